@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from .codec.stream import decode_waveforms
@@ -25,7 +24,7 @@ from .runtime.kept_threads import KeptThreads
 from .setting import settings_of
 from .voice.prompt import PromptBuilder, SharedParts
 from .waveform.engine import BatchCodec
-from .waveform.in_flight import InFlight, take_all
+from .waveform.in_flight import InFlight
 from .waveform.stream import LineCodec, StreamCodecs
 
 
@@ -152,21 +151,6 @@ class Engine:
             with opened as rows:
                 yield rows
 
-    def decode_waveforms(
-        self,
-        model: Model,
-        choice: Choice,
-        codes: Sequence[torch.Tensor],
-        references: Sequence[torch.Tensor | None],
-        on_chunk: Callable[[], None] | None = None,
-    ) -> list[np.ndarray]:
-        """Decode lines' codes ``[T, 16]``, T >= 0, to waveforms, float32 ``[T * 1920]``, at 24 kHz, within -1..1.
-
-        ``references`` are ICL voices' codes ``[R, 16]`` or None. ``on_chunk`` is called before each step of at most a
-        few hundred frames; its errors pass through. Raise ValueError for samples that are not finite.
-        """
-        return take_all(self.begin_waveforms(model, choice, codes, references, on_chunk))
-
     def begin_waveforms(
         self,
         model: Model,
@@ -175,7 +159,12 @@ class Engine:
         references: Sequence[torch.Tensor | None],
         on_chunk: Callable[[], None] | None = None,
     ) -> InFlight:
-        """As ``decode_waveforms``, without waiting for the batch codec. Hold ``exclusive`` while you use the result."""
+        """Decode lines' codes ``[T, 16]``, T >= 0, to waveforms, float32 ``[T * 1920]``, at 24 kHz, within -1..1.
+
+        The batch codec goes on when this returns: hold ``exclusive`` while you use the result. ``references`` are ICL
+        voices' codes ``[R, 16]`` or None. ``on_chunk`` is called before each step of at most a few hundred frames; its
+        errors pass through. Raise ValueError for samples that are not finite.
+        """
         with self.exclusive():
             if (codec := self._batch_codec(model, choice)) is not None:
                 return codec.begin_waveforms(codes, references, on_chunk)

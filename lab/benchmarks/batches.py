@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.model.model import Model
+from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from .common import (
     ENGINES,
@@ -52,7 +53,7 @@ def codec_ms(engine: Measured, model: Model, decoded: Sequence[Decoded]) -> floa
     codes = [one.codes for one in decoded]
     choice = engine.choose(model)
     none = [None] * len(codes)
-    return timed_ms(lambda: engine.decode_waveforms(model, choice, codes, none), model.device)[0]
+    return timed_ms(lambda: take_all(engine.begin_waveforms(model, choice, codes, none)), model.device)[0]
 
 
 def measure(model: Model, options: argparse.Namespace, setting: Setting) -> Row:

@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sam
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
+from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from ..streams import render_lines, stream_line
 from ..upstream.over import upstream_of, wrap
@@ -162,7 +163,7 @@ def compare_codecs(model: Model, codes: torch.Tensor, engine: Engine) -> float:
     """Return how many dB the batch codec's difference to upstream's waveform of codes ``[T, 16]`` is below it."""
     with model.exclusive(), limit_threads(model):
         theirs, ours = (
-            engine.decode_waveforms(model, Choice("graph", batch, "compared"), [codes], [None])[0]
+            take_all(engine.begin_waveforms(model, Choice("graph", batch, "compared"), [codes], [None]))[0]
             for batch in (False, True)
         )
     return level_above(theirs, ours)

@@ -154,11 +154,6 @@ class Model:
         return int(self.codec.config.decode_upsample_rate)
 
     @property
-    def frame_rate(self) -> float:
-        """Frames per second (12.5)."""
-        return self.sample_rate / self.samples_per_frame
-
-    @property
     def first(self) -> Model:
         """The model without adapters whose weights this one shares, or itself."""
         return self._first or self

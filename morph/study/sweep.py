@@ -13,13 +13,14 @@ from ..decode.sampling import distribution
 from ..engine import Choice
 from ..model.crossbar import crossbar
 from ..model.model import Model
-from ..options import PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
+from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
 from ..speech.joined import assemble, warn_of
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import LinePieces, piece_limit
 from ..speech.progress import OnFrame, Progress
 from ..speech.takes import Take, judge_end
 from ..synthesizer import Synthesizer
+from ..waveform.in_flight import take_all
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
 CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
@@ -105,9 +106,10 @@ class _Study:
     def assemble(self, decoded: Decoded) -> Spoken:
         engine, [piece] = self.synthesizer.engine, self.parts.pieces
         reference = self.parts.line.voice.ref_codes
-        [wave] = engine.decode_waveforms(
+        waves = engine.begin_waveforms(
             self.model, self.choice, [decoded.codes], [reference], lambda: self.progress.add(0)
         )
+        [wave] = take_all(waves)
         piece.take = Take(decoded, wave, judge_end(piece.text, decoded, wave, self.model.sample_rate))
         spoken = assemble(self.parts, engine.describe(self.model, self.choice))
         warn_of(spoken.report)
@@ -134,7 +136,7 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
             started = time.perf_counter()
             decoded = study.decode(groups)
             elapsed = time.perf_counter() - started
-        rows.append(_row(model, groups, decoded, elapsed, distances[groups]))
+        rows.append(_row(groups, decoded, elapsed, distances[groups]))
         spoken.append(study.assemble(decoded))
         on_spoken(groups, spoken[-1])
     return Sweep(rows, spoken, model.weights)
@@ -185,9 +187,9 @@ def sampled_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch
     return distribution(logits, sampling if sampling.do_sample else PLAIN)
 
 
-def _row(model: Model, seq_groups: int, decoded: Decoded, elapsed: float, distance: float) -> SweepRow:
+def _row(seq_groups: int, decoded: Decoded, elapsed: float, distance: float) -> SweepRow:
     frames = len(decoded.codes)
-    seconds = frames / model.frame_rate
+    seconds = frames / FRAME_RATE
     return SweepRow(seq_groups, frames, seconds, 1000 * elapsed / frames, elapsed / seconds, distance)
 
 

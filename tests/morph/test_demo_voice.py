@@ -23,6 +23,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import check_voice
+from qwen3_tts_morph.morph.waveform.in_flight import take_all
 from qwen3_tts_morph.morph.words.trace import Trace
 
 from lab.upstream.package import default_rope_registered, import_qwen_tts
@@ -58,7 +59,7 @@ def test_a_single_word_that_is_repeated_or_invented_is_noticed(demo, line):
 
 
 def test_it_has_the_published_format(demo):
-    assert (demo.sample_rate, demo.frame_rate) == (RATE, 12.5)
+    assert (demo.sample_rate, demo.samples_per_frame) == (RATE, 1920)
     assert demo.config.talker_config.num_code_groups == 16 and len(demo.code_tables()) == 15
     assert len(demo.talker.code_predictor.model.layers) == 5
     assert demo.languages == ["auto", "english"]
@@ -75,7 +76,7 @@ def test_the_codec_engine_makes_its_waveforms(demo, frames):
     codes = [line.codes.repeat(1 + frames // len(line.codes), 1)[:frames], line.codes[:7]]
     heard = [None, line.codes[:9]]
     choice = engine.choose(demo)
-    ours = engine.decode_waveforms(demo, choice, codes, heard)
+    ours = take_all(engine.begin_waveforms(demo, choice, codes, heard))
     assert (
         engine.describe(demo, choice) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
     )
@@ -96,7 +97,7 @@ def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
     engine = Engine()
     choice = engine.choose(model)
     for _ in range(2):  # direct, then captured
-        ours = engine.decode_waveforms(model, choice, codes, [None, None])
+        ours = take_all(engine.begin_waveforms(model, choice, codes, [None, None]))
     assert "waveforms" not in engine.describe(model, choice)
     theirs = decode_waveforms(model, codes, [None, None])
     for wave, wanted in zip(ours, theirs, strict=True):

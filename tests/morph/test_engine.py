@@ -19,6 +19,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
+from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from lab.streams import render_lines
 from tests.morph.held import note_buffers
@@ -58,7 +59,7 @@ def described(engine: Engine, model) -> str:
 
 
 def waveforms(engine: Engine, model, codes, references, on_chunk=None) -> list[np.ndarray]:
-    return engine.decode_waveforms(model, engine.choose(model), codes, references, on_chunk)
+    return take_all(engine.begin_waveforms(model, engine.choose(model), codes, references, on_chunk))
 
 
 @pytest.fixture(autouse=True)
