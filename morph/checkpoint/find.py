@@ -22,12 +22,7 @@ PUBLISHED = (
 DOWNLOAD_GB = {"0.6B": 2.5, "1.7B": 4.5}  # of a published checkpoint with its codec, rounded
 # Under ComfyUI's models/: where other node packs keep Qwen3-TTS.
 MODEL_FOLDERS = ("qwen-tts", "TTS", "tts", "Qwen3-TTS", "tts/Qwen3TTS")
-NEEDED_FILES = (
-    "config.json",
-    "tokenizer_config.json",
-    "speech_tokenizer/config.json",
-    "speech_tokenizer/preprocessor_config.json",
-)
+NEEDED_FILES = ("config.json", "tokenizer_config.json", "speech_tokenizer/config.json")
 # The small checkpoint that ships with the pack. All other labels contain a slash, so none can equal this one.
 DEMO_VOICE = "demo voice (in the pack)"
 DEMO_VOICE_PATH = Path(__file__).resolve().parents[2] / "demo_voice"

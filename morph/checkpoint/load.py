@@ -28,7 +28,6 @@ from .verify import (
     CODEC,
     blame,
     build_network,
-    check_small_files,
     check_tokenizer,
     check_weights,
     read_config,
@@ -154,7 +153,6 @@ def load_model(
 
 
 def _read_model(path: Path, dtype: torch.dtype) -> Model:
-    check_small_files(path)
     network, config = build_network(path)
     sampling = Sampling.from_config(read_generation(path))
     texts = TextIds(read_tokenizer(path))

@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -101,14 +100,6 @@ def build_network(path: Path) -> tuple[Network, SimpleNamespace]:
     return network, config
 
 
-def check_small_files(path: Path) -> None:
-    """Raise ValueError if a small file that is read later is not JSON."""
-    for name in ("tokenizer_config.json", f"{CODEC}/preprocessor_config.json"):
-        read_object(path / name)
-    if not (path / "tokenizer.json").is_file() and not read_object(path / "vocab.json"):
-        raise ValueError("vocab.json is empty")
-
-
 def read_generation(path: Path) -> dict[str, Any]:
     """Return the object in GENERATION, which trainers leave out; without it that of the published checkpoints."""
     if (path / GENERATION).is_file():
@@ -143,22 +134,14 @@ def check_tokenizer(texts: TextIds, config: Any) -> None:
             raise ValueError(f"the tokenizer does not know {token} as {expected}, the id in config.json")
 
 
-@dataclass(frozen=True)
-class Header:
-    """A tensor's shape and safetensors' name of its type, from a file's header."""
-
-    shape: tuple[int, ...]
-    kind: str
-
-
-def read_headers(files: Collection[Path]) -> dict[str, Header]:
-    """Return the headers of all tensors in safetensors files, by name; SafetensorError for a damaged file."""
-    found: dict[str, Header] = {}
+def read_headers(files: Collection[Path]) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return shape and type, as safetensors names it, of all tensors in files; SafetensorError for a damaged file."""
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
     for file in files:
         with safe_open(file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118  (not a mapping)
                 part = opened.get_slice(name)
-                found[name] = Header(tuple(part.get_shape()), str(part.get_dtype()))
+                found[name] = tuple(part.get_shape()), str(part.get_dtype())
     return found
 
 
@@ -181,7 +164,7 @@ def check_weights(folder: Path, model: torch.nn.Module, where: str = "") -> None
     if missing:
         raise ValueError(f"{where}config.json needs weights that the files lack: {_some(missing)}")
     for name, tensor in needed.items():
-        _check_tensor(f"{where}{name}", tensor, found[name])
+        _check_tensor(f"{where}{name}", tensor, *found[name])
     unneeded = [name for name in found if name not in needed]
     known = {_unnumbered(name) for name in needed}
     beyond = [name for name in unneeded if _unnumbered(name) in known and UNUSED not in name]
@@ -191,12 +174,11 @@ def check_weights(folder: Path, model: torch.nn.Module, where: str = "") -> None
         log.info("%s: not needed: %s", folder.name, _some(unneeded))
 
 
-def _check_tensor(name: str, needed: torch.Tensor, found: Header) -> None:
-    shape = tuple(needed.shape)
-    if shape != found.shape:
-        raise ValueError(f"{name} has shape {list(found.shape)} and its config needs {list(shape)}")
-    if needed.is_floating_point() and found.kind not in FLOATS:
-        raise ValueError(f"{name} is of type {found.kind}: only {', '.join(FLOATS)} can be loaded")
+def _check_tensor(name: str, needed: torch.Tensor, shape: tuple[int, ...], kind: str) -> None:
+    if shape != (wanted := tuple(needed.shape)):
+        raise ValueError(f"{name} has shape {list(shape)} and its config needs {list(wanted)}")
+    if needed.is_floating_point() and kind not in FLOATS:
+        raise ValueError(f"{name} is of type {kind}: only {', '.join(FLOATS)} can be loaded")
 
 
 def _unnumbered(name: str) -> str:

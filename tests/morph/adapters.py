@@ -39,7 +39,7 @@ def write_adapter(
     headers, generator = read_headers([checkpoint / "model.safetensors"]), torch.Generator().manual_seed(seed)
     tensors = {}
     for layer in layers:
-        rows, columns = headers[f"{layer}.weight"].shape
+        (rows, columns), _ = headers[f"{layer}.weight"]
         rank = (ranks or {}).get(layer, RANK)
         name = f"base_model.model.{layer.removeprefix(prefix)}"
         tensors[f"{name}.lora_A.weight"] = SIZE * torch.randn(rank, columns, generator=generator)

@@ -15,7 +15,7 @@ from tests.morph.checkpoint.test_verify import change_config
 from tests.morph.pairwise import thinned
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
-CODEC, FEATURES = "speech_tokenizer/config.json", "speech_tokenizer/preprocessor_config.json"
+CODEC = "speech_tokenizer/config.json"
 Damage = Callable[[Path], None]
 
 
@@ -43,7 +43,7 @@ def cut(file: str) -> tuple[str, Damage]:
     return f"{file} cut off", damage
 
 
-JSON_FILES = (CONFIG, GENERATION, TOKENIZER, CODEC, FEATURES, "vocab.json")
+JSON_FILES = (CONFIG, GENERATION, TOKENIZER, CODEC, "vocab.json")
 T, P = "talker_config", "talker_config.code_predictor_config"
 D, E = "decoder_config", "encoder_config"
 DAMAGED: list[tuple[str, Damage]] = [
