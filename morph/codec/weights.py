@@ -129,26 +129,21 @@ class CodecWeights:
         """View a codec's decoder (``modules.Decoder``)."""
         with torch.inference_mode(False), torch.no_grad():
             codebooks, count = _codebooks(decoder.quantizer)
-            start, *blocks, last_snake, last = decoder.decoder
-            enter, viewed = _blocks(blocks, last_snake, start.conv.bias)
+            start, *blocks, last_snake, last_conv = decoder.decoder
+            pre_conv, last = decoder.pre_conv.conv, last_conv.conv
+            following = [block.block[0] for block in blocks[1:]] + [last_snake]
             return cls(
                 codebooks=codebooks,
                 offsets=torch.arange(count, device=codebooks.device) * (len(codebooks) // count),
                 first_groups=decoder.quantizer.n_q_semantic,
                 quantised=_joint_projection(decoder.quantizer),
-                pre_conv=(
-                    arrange(decoder.pre_conv.conv.weight, (0, 2, 1)),
-                    decoder.pre_conv.conv.bias.detach(),
-                ),
+                pre_conv=(arrange(pre_conv.weight, (0, 2, 1)), pre_conv.bias.detach()),
                 transformer=_transformer(decoder.pre_transformer),
                 upsample=tuple(_upsample(expand, block) for expand, block in decoder.upsample),
                 start=arrange(start.conv.weight, (0, 2, 1)),
-                enter=enter,
-                blocks=viewed,
-                finish=(
-                    last.conv.weight.detach().float()[0].t().contiguous(),
-                    last.conv.bias.detach().float(),
-                ),
+                enter=Snake.of(blocks[0].block[0], start.conv.bias.detach().float()),
+                blocks=tuple(map(_block, blocks, following)),
+                finish=(last.weight.detach().float()[0].t().contiguous(), last.bias.detach().float()),
                 samples_per_frame=int(decoder.total_upsample),
                 gap=widest_padding(decoder),
                 reaches=reaches_of(decoder),
@@ -268,12 +263,6 @@ def _upsample(expand: Any, block: Any) -> Upsample:
         outer=_pair(block.pwconv2),
         gamma=block.gamma.detach(),
     )
-
-
-def _blocks(blocks: list[Any], last: Any, bias: torch.Tensor) -> tuple[Snake, tuple[Block, ...]]:
-    enter = Snake.of(blocks[0].block[0], bias.detach().float())
-    following = [block.block[0] for block in blocks[1:]] + [last]
-    return enter, tuple(map(_block, blocks, following))
 
 
 def _block(module: Any, after: Any) -> Block:

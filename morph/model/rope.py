@@ -34,11 +34,10 @@ def require_default_rope(config: Any) -> None:
 
 @dataclass(frozen=True)
 class RopeTable:
-    """Cosines and sines ``[length, head_dim]`` in the model's dtype: with ``positions`` the paper's morph cache."""
+    """Cosines and sines ``[length, head_dim]`` in the model's dtype: the paper's morph cache."""
 
     cos: torch.Tensor
     sin: torch.Tensor
-    positions: torch.Tensor
 
     @classmethod
     def build(cls, config: Any, length: int, device: torch.device, dtype: torch.dtype) -> RopeTable:
@@ -46,10 +45,9 @@ class RopeTable:
         # On the CPU, as upstream does when it loads a model, then moved.
         require_default_rope(config)
         frequencies = inverse_frequencies(config, "cpu").to(device)
-        positions = torch.arange(length, device=device)
-        angles = positions.float()[:, None] * frequencies[None, :]
+        angles = torch.arange(length, device=device).float()[:, None] * frequencies[None, :]
         angles = torch.cat((angles, angles), dim=-1)
-        return cls(angles.cos().to(dtype), angles.sin().to(dtype), positions)
+        return cls(angles.cos().to(dtype), angles.sin().to(dtype))
 
     def fits(self, length: int, device: torch.device, dtype: torch.dtype) -> bool:
         return len(self.cos) >= length and self.cos.device == device and self.cos.dtype == dtype
