@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .codec.stream import decode_waveforms
+from .codec.stream import decode_waveform
 from .decode import eager
 from .decode.decoded import Decoded
 from .decode.loop import decode_lines
@@ -168,7 +168,8 @@ class Engine:
         with self.exclusive():
             if (codec := self._batch_codec(model, choice)) is not None:
                 return codec.begin_waveforms(codes, references, on_chunk)
-            return InFlight(decode_waveforms(model, codes, references, on_chunk))
+            pairs = zip(codes, references, strict=True)
+            return InFlight([decode_waveform(model, line, before, on_chunk) for line, before in pairs])
 
     def _batch_codec(self, model: Model, choice: Choice) -> BatchCodec | None:
         if not choice.batch_codec:

@@ -274,17 +274,6 @@ def decode_waveform(
     return cut_reference(waveform, codes, reference)
 
 
-def decode_waveforms(
-    model: Model,
-    codes: Sequence[torch.Tensor],
-    references: Sequence[torch.Tensor | None],
-    on_chunk: Callable[[], None] | None = None,
-) -> list[np.ndarray]:
-    """Decode lines one after another; arguments are sequences of those of ``decode_waveform``."""
-    pairs = zip(codes, references, strict=True)
-    return [decode_waveform(model, line, reference, on_chunk) for line, reference in pairs]
-
-
 def cut_reference(waveform: np.ndarray, codes: torch.Tensor, reference: torch.Tensor | None) -> np.ndarray:
     """Cut an ICL voice's reference off the start of a line: exactly its R frames of 1,920 samples.
 

@@ -2,7 +2,7 @@
 
 The result equals upstream's chunked decoding up to rounding: in float32 the difference is at least 80 dB below the
 signal, in bf16 no larger than that of upstream's own bf16 (tests and ``lab/benchmarks/codec.py`` measure both, with
-random weights, which amplify rounding). The eager engine's lines are decoded by ``codec.stream.decode_waveforms``,
+random weights, which amplify rounding). The eager engine's lines are decoded by ``codec.stream.decode_waveform``,
 bit-equal to upstream.
 """
 
@@ -65,7 +65,7 @@ class BatchCodec:
         # Not the model itself: it must be freed as soon as its last user releases it.
         self.codec = model.codec
         self._samples_per_frame = model.samples_per_frame
-        self._ops, self._ops_here = ops, TorchOps()
+        self._ops, self.ops = ops, TorchOps()  # the ones asked for; those in use, chosen by ``look_up``
         self.fallback: Fallback | None = None
         self._captures, self._own = captures or CaptureStream(), CaptureStream()
         self._replays: CapturedGraphs | None = None
@@ -93,7 +93,7 @@ class BatchCodec:
         references: Sequence[torch.Tensor | None] | None = None,
         on_chunk: Callable[[], None] | None = None,
     ) -> RowsInFlight:
-        """Begin to decode lines, as ``Engine.decode_waveforms``; the device has the first rows when this returns.
+        """Begin to decode lines, as ``Engine.begin_waveforms``; the device has the first rows when this returns.
 
         ``on_chunk`` is called before every row. If it raises, the codec can be used again.
         """
@@ -147,21 +147,16 @@ class BatchCodec:
         stream.wait_stream(torch.cuda.current_stream(device))
         return torch.cuda.stream(stream)
 
-    @property
-    def ops(self) -> TorchOps:
-        """The operations of SnakeBeta and the residual units, chosen by ``look_up``."""
-        return self._ops_here
-
     def replace_ops(self, error: Exception) -> TorchOps:
         """Return torch's own operations, used from now on as a kernel failed; raise the error if they did."""
-        if type(self._ops_here) is TorchOps:
+        if type(self.ops) is TorchOps:
             raise error
         self._use_torch(first_line(error))
-        return self._ops_here
+        return self.ops
 
     def _use_torch(self, reason: str) -> None:
         self.fallback = Fallback("codec kernels", reason)
-        self._ops, self._ops_here = TorchOps(), TorchOps()
+        self._ops, self.ops = TorchOps(), TorchOps()
         log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
 
     def _start(self, weights: CodecWeights, plan: torch.Tensor) -> SamplesInFlight:
@@ -171,7 +166,7 @@ class BatchCodec:
             self._samples = torch.zeros(self.sizes[-1] * weights.samples_per_frame, device=device)
         into, out = self._plan[:size], self._samples[: size * weights.samples_per_frame]
         into.copy_(plan.pin_memory() if device.type == "cuda" else plan, non_blocking=True)
-        ops = self._ops_here
+        ops = self.ops
         slabs = SLABS if size > LONG_ROW else SHORT_SLABS
 
         is_first = size not in self._seen
@@ -219,7 +214,7 @@ class BatchCodec:
             raise
         except Exception as error:
             self._use_torch(first_line(error))
-        return self._ops_here
+        return self.ops
 
     def look_up(self) -> CodecWeights:
         """Return the weights' views, and release graphs if addresses have changed."""
@@ -228,7 +223,7 @@ class BatchCodec:
             self.free()
             self._weights = CodecWeights.of(decoder)
             with torch.cuda.device_of(self._weights.codebooks):
-                self._ops_here = self._ops or self._choose_ops(self._weights)
+                self.ops = self._ops or self._choose_ops(self._weights)
             self._where = TensorAddresses(decoder)
         return self._weights
 

@@ -11,7 +11,7 @@ import transformers
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
-from qwen3_tts_morph.morph.codec.stream import decode_waveforms
+from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
@@ -80,7 +80,7 @@ def test_the_codec_engine_makes_its_waveforms(demo, frames):
     assert (
         engine.describe(demo, choice) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
     )
-    theirs = decode_waveforms(demo, codes, heard)
+    theirs = [decode_waveform(demo, *one) for one in zip(codes, heard, strict=True)]
     for wave, wanted in zip(ours, theirs, strict=True):
         assert wave.shape == wanted.shape and np.abs(wanted).max() > 0.01
         error = np.square(wave.astype(np.float64) - wanted).mean()
@@ -99,7 +99,7 @@ def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
     for _ in range(2):  # direct, then captured
         ours = take_all(engine.begin_waveforms(model, choice, codes, [None, None]))
     assert "waveforms" not in engine.describe(model, choice)
-    theirs = decode_waveforms(model, codes, [None, None])
+    theirs = [decode_waveform(model, one) for one in codes]
     for wave, wanted in zip(ours, theirs, strict=True):
         error = np.square(wave.astype(np.float64) - wanted).mean()
         assert 10 * np.log10(np.square(wanted.astype(np.float64)).mean() / error) > 40

@@ -1,6 +1,6 @@
 """Launch a linear layer: choose its kernel and tile."""
 
-from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import triton
@@ -18,36 +18,10 @@ REDUCE_BLOCK = 128  # outputs per program of reduce_split_k: one per thread, so 
 WARPS = 4  # per program of the kernels after a product
 
 
-@dataclass(frozen=True)
-class _Product:
-    x: torch.Tensor
-    squares: torch.Tensor | None
-    eps: float
-    weight: torch.Tensor
-    M: int
-    K: int
-    N: int
-    GATED: bool
-
-
-@dataclass(frozen=True)
-class _Epilogue:
-    """The epilogue of a GEMM; the fields are arguments of the kernel, or of ``reduce_split_k``."""
-
-    out: torch.Tensor
-    bias: torch.Tensor | None = None
-    residual: torch.Tensor | None = None
-    next_gain: torch.Tensor | None = None
-    next_scaled: torch.Tensor | None = None
-    next_squares: torch.Tensor | None = None
-
-
-@dataclass(frozen=True)
-class _GemmOnly:
-    scales: torch.Tensor | None
-    gain: torch.Tensor | None
-    unscaled: torch.Tensor | None
-    normed: torch.Tensor | None
+Arguments = dict[str, Any]  # of a kernel
+# Those of a GEMM's epilogue, which ``reduce_split_k`` has too, and of ``gemm`` alone.
+NO_EPILOGUE: Arguments = dict.fromkeys(("bias", "residual", "next_gain", "next_scaled", "next_squares"))
+PLAIN: Arguments = dict.fromkeys(("scales", "gain", "unscaled", "normed"))
 
 
 def as_words(values: torch.Tensor) -> torch.Tensor:
@@ -103,23 +77,27 @@ def _launch_gemm(
     width, operand = values.shape[1], x.operand(plan)
     normed = projection.normed_copy
     squares = x.squares if isinstance(x, Residual) and projection.norm is not None else None
-    product = _Product(operand, squares, projection.eps, values, rows, width, outputs, projection.gated)
+    product = {
+        "x": operand, "squares": squares, "eps": projection.eps, "weight": values, "M": rows, "K": width, "N": outputs,
+        "GATED": projection.gated,
+    }  # fmt: skip
     # INT8 weights are multiplied in the rows' dtype.
     shape = GemmShape(
         rows, outputs, width, operand.element_size(), projection.gated,
         may_hold=normed is None and scales is None, may_split=normed is None,
     )  # fmt: skip
     tile = tile or gemm_tile(plan, shape)
-    only = _GemmOnly(scales, projection.norm, None if normed is None else x.source()[0], normed)
+    unscaled = None if normed is None else x.source()[0]
+    only = {"scales": scales, "gain": projection.norm, "unscaled": unscaled, "normed": normed}
     epilogue = _epilogue(plan, out, projection)
     if tile.split_k == 1:
         _launch_tile(plan, tile, product, epilogue, only)
         return
     partials = plan.empty("split-K partials", (tile.split_k, rows, outputs), operand, torch.float32)
-    _launch_tile(plan, tile, product, _Epilogue(partials), only)
+    _launch_tile(plan, tile, product, NO_EPILOGUE | {"out": partials}, only)
     launch(
         reduce_split_k, (rows, -(-outputs // REDUCE_BLOCK)), plan, 4, partials=partials, M=rows, N=outputs,
-        SPLIT_K=tile.split_k, COLUMNS=REDUCE_BLOCK, **vars(epilogue),
+        SPLIT_K=tile.split_k, COLUMNS=REDUCE_BLOCK, **epilogue,
     )  # fmt: skip
 
 
@@ -138,27 +116,32 @@ def _launch_split(plan: Plan, x: torch.Tensor, projection: Projection, tile: Gem
         raise ValueError("a split product is added to a residual stream: give residual")
     (rows, outputs), width = stream.values.shape, values.shape[1]
     partials = plan.empty("split-K partials", (tile.split_k, rows, outputs), x, torch.float32)
-    product = _Product(x, None, projection.eps, values, rows, width, outputs, GATED=False)
-    _launch_tile(plan, tile, product, _Epilogue(partials), _GemmOnly(None, None, None, None))
+    product = {
+        "x": x, "squares": None, "eps": projection.eps, "weight": values, "M": rows, "K": width, "N": outputs,
+        "GATED": False,
+    }  # fmt: skip
+    _launch_tile(plan, tile, product, NO_EPILOGUE | {"out": partials}, PLAIN)
     add_product(plan, partials, stream, projection)
 
 
-def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> _Epilogue:
+def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> Arguments:
     target = projection.residual or projection.starts
-    epilogue = _Epilogue(out, projection.bias, next_gain=projection.next_norm)
+    epilogue = NO_EPILOGUE | {"out": out, "bias": projection.bias, "next_gain": projection.next_norm}
     if projection.residual is not None:
-        epilogue = replace(epilogue, residual=projection.residual.values)
+        epilogue["residual"] = projection.residual.values
     if target is not None:
-        epilogue = replace(epilogue, next_scaled=target.operand(plan), next_squares=target.squares)
+        epilogue |= {"next_scaled": target.operand(plan), "next_squares": target.squares}
     return epilogue
 
 
-def _launch_tile(plan: Plan, tile: GemmTile, product: _Product, epilogue: _Epilogue, only: _GemmOnly) -> None:
-    grid = (-(-product.N // tile.block_n), -(-product.M // tile.block_m), tile.split_k)
-    arguments = vars(product) | vars(epilogue)
+def _launch_tile(
+    plan: Plan, tile: GemmTile, product: Arguments, epilogue: Arguments, only: Arguments
+) -> None:
+    grid = (-(-product["N"] // tile.block_n), -(-product["M"] // tile.block_m), tile.split_k)
+    arguments = product | epilogue
     arguments |= {"BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "BLOCK_K": tile.block_k}
     arguments |= {"STAGES": tile.stages, "SPLIT_K": tile.split_k}
-    arguments["SUMS"] = triton.next_power_of_2(-(-product.K // SUM_WIDTH))
+    arguments["SUMS"] = triton.next_power_of_2(-(-product["K"] // SUM_WIDTH))
     if tile.folds:
         from .gemm_folded import gemm_folded  # Gluon: not every Triton has it
 
@@ -169,10 +152,10 @@ def _launch_tile(plan: Plan, tile: GemmTile, product: _Product, epilogue: _Epilo
 
         launch(gemm_held, grid, plan, tile.warps, **arguments)
         return
-    row_bytes = product.K // tile.split_k * product.weight.element_size()
-    arguments["PREFETCH"] = prefetches(plan, tile, product.N, row_bytes)
-    arguments["NORMED_COLUMNS"] = max(16, triton.next_power_of_2(-(-product.K // grid[0])))
-    launch(gemm, grid, plan, tile.warps, **arguments, **vars(only))
+    row_bytes = product["K"] // tile.split_k * product["weight"].element_size()
+    arguments["PREFETCH"] = prefetches(plan, tile, product["N"], row_bytes)
+    arguments["NORMED_COLUMNS"] = max(16, triton.next_power_of_2(-(-product["K"] // grid[0])))
+    launch(gemm, grid, plan, tile.warps, **arguments, **only)
 
 
 def multiply(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
