@@ -107,7 +107,7 @@ def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monke
 
     def spoil(codec: SingleLines, codes):
         waves = launch(codec, codes)
-        return replace(waves, waves={n: wave * np.nan if n == 1 else wave for n, wave in waves.waves.items()})
+        return type(waves)({n: wave * np.nan if n == 1 else wave for n, wave in waves.waves.items()})
 
     monkeypatch.setattr(SingleLines, "launch", spoil)
     synthesizer = Synthesizer(model, Engine("eager"))
