@@ -11,7 +11,13 @@ setup(
     packages=[NAME, *(f"{NAME}.{name}" for name in INNER)],
     package_data={
         NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*", "recordings/*"],
-        f"{NAME}.morph": ["tested.json", "*/*.json", "text/lists.txt", "text/scripts/head.ass"],
+        f"{NAME}.morph": [
+            "*.json",
+            "*/*.json",
+            "text/lists.txt",
+            "text/scripts/head.ass",
+            "study/dark.mplstyle",
+        ],
         f"{NAME}.serve": ["page/*", "api/fields.json", "terminal/help.json"],
     },
 )

@@ -22,6 +22,11 @@ CODEC_IDS = tuple(
     for name in ("pad_id", "bos_id", "eos_token_id", "think_id", "nothink_id", "think_bos_id", "think_eos_id")
 )
 TABLES = ("codec_language_id", "spk_id")
+# Fields of the codec's config that no published checkpoint changes, and our modules do not read.
+FIXED = {
+    "encoder_config": ("use_causal_conv", "use_conv_shortcut", "pad_mode", "hidden_act", "attention_bias"),
+    "decoder_config": ("hidden_act", "attention_bias"),
+}
 KINDS = ("base", "custom_voice", "voice_design")
 TEXT_IDS = tuple(f"{name}_token_id" for name in ("im_start", "im_end", "tts_pad", "tts_bos", "tts_eos"))
 # The defaults of upstream's config classes, for the fields that the pack reads; an object is a config of its own. And
@@ -131,6 +136,14 @@ def check_ids(config: Any) -> None:
     for name, dialect in (getattr(talker, "spk_is_dialect", None) or {}).items():
         if dialect and dialect not in talker.codec_language_id:
             raise ValueError(f"talker_config.spk_is_dialect of {name!r} is {dialect!r}, which has no id")
+
+
+def check_codec(codec: Any) -> None:
+    for half, names in FIXED.items():
+        for name in names:
+            value, wanted = getattr(getattr(codec, half), name), CODEC[half][name]
+            if value != wanted:
+                raise ValueError(f"{half} has {name} {value!r}: the codec has {wanted!r} alone")
 
 
 def check_groups(config: Any, codec: Any) -> None:

@@ -17,7 +17,7 @@ from ..model.weights.joined_weights import view_heads
 from ..options import LoadOptions, Sampling
 from ..words.head import TalkerShape
 from .configs import CODEC as FIELDS
-from .configs import check_groups, fill_in
+from .configs import check_codec, check_groups, fill_in
 from .find import check_complete, fingerprint_digest, weight_files
 from .json_file import read_object
 from .letter_file import LETTER_FILE, load_letters
@@ -166,6 +166,7 @@ def _read_model(path: Path, dtype: torch.dtype) -> Model:
 
 def _read_codec(folder: Path, config: SimpleNamespace, dtype: torch.dtype) -> Codec:
     codec_config = fill_in(read_config(folder, FIELDS, CODEC_TYPE, f"{CODEC}/"), FIELDS)
+    check_codec(codec_config)
     with torch.device("meta"):
         codec = Codec(codec_config)
     check_weights(folder, codec, f"{CODEC}/")

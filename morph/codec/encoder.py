@@ -10,21 +10,12 @@ from ..model.network.modules import rotate
 from ..model.rope import RopeTable, head_dim_of
 from .layers import CODEBOOK_EPSILON, CausalConv, Weights, attend, attention_projections, project_heads
 
-SETTINGS = {
-    "use_causal_conv": True,
-    "use_conv_shortcut": False,
-    "pad_mode": "constant",
-    "hidden_act": "gelu",
-    "attention_bias": False,
-}
-
 
 class Encoder(nn.Module):
     """Convolutions, a transformer, a convolution that halves the rate, and codebooks, ``groups`` of which are used."""
 
     def __init__(self, config: Any, groups: int):
         super().__init__()
-        check_encoder(config)
         self.config, self.groups = config, groups
         width = config.hidden_size
         self.encoder: Any = nn.ModuleDict({"layers": nn.ModuleList(_convolutions(config))})
@@ -133,13 +124,6 @@ class Codebook(nn.Module):
 
     def vectors(self) -> torch.Tensor:
         return self.embed_sum / self.cluster_usage.clamp(min=CODEBOOK_EPSILON)[:, None]
-
-
-def check_encoder(config: Any) -> None:
-    """Raise ValueError for settings of Mimi that no published checkpoint uses."""
-    for name, wanted in SETTINGS.items():
-        if (value := getattr(config, name, wanted)) != wanted:
-            raise ValueError(f"encoder_config has {name} {value!r}: the codec's encoder has {wanted!r} alone")
 
 
 def pad_and_convolve(module: CausalConv, x: torch.Tensor) -> torch.Tensor:

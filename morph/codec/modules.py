@@ -34,11 +34,6 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Any):
         super().__init__()
-        if config.hidden_act != "silu" or config.attention_bias:
-            raise ValueError(
-                f"decoder_config has hidden_act {config.hidden_act!r} and attention_bias {config.attention_bias}: only "
-                "silu without biases is supported"
-            )
         self.config = config
         latent, width = config.latent_dim, config.decoder_dim
         self.total_upsample = math.prod((*config.upsample_rates, *config.upsampling_ratios))

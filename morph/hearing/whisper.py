@@ -1,5 +1,6 @@
 """Whisper through the optional package faster-whisper: on the CPU in int8, offline once its model is there."""
 
+import json
 import logging
 import sys
 from pathlib import Path
@@ -16,18 +17,7 @@ log = logging.getLogger(__name__)
 NEEDED_FILES = ("config.json", "model.bin", "tokenizer.json")
 RATE = 16000
 WINDOW_S = 30.0  # longer recordings are transcribed in parts, found by their timestamps
-CODES = {
-    "chinese": "zh",
-    "english": "en",
-    "japanese": "ja",
-    "korean": "ko",
-    "german": "de",
-    "french": "fr",
-    "russian": "ru",
-    "portuguese": "pt",
-    "spanish": "es",
-    "italian": "it",
-}
+CODES: dict[str, str] = json.loads(Path(__file__).with_name("languages.json").read_text(encoding="utf-8"))
 
 
 def check_installed() -> None:

@@ -1,62 +1,45 @@
 """The plot of a sweep: quality against time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .sweep import Sweep
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 FRAME_MS = 80  # duration of a frame: slower is not real time
-# As ComfyUI's page.
-DARK: dict[Any, str] = {
-    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "#222"),
-    **dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "#ddd"
-    ),
-}
+DARK = Path(__file__).with_name("dark.mplstyle")  # as ComfyUI's page
 
 
 def plot_sweep(result: Sweep) -> np.ndarray:
     """Draw a sweep, distance from exact over time, as uint8 RGB ``[H, W, 3]``."""
     from matplotlib import rc_context
-
-    with rc_context(DARK):
-        figure = _draw(result)
-    canvas: Any = figure.canvas
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def _draw(result: Sweep) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure  # no pyplot: it keeps figures in a global list
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-    # A node shows it small: its letters are large in it.
-    figure = Figure(figsize=(4.4, 3.2), dpi=220, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.subplots()
-    times = [row.ms_per_frame for row in result.rows]
-    axes.plot(times, [row.distance for row in result.rows], "o-", linewidth=1)
-    for row in result.rows:
-        place, label = (row.ms_per_frame, row.distance), f"S={row.seq_groups}"
-        axes.annotate(label, place, (4, 4), textcoords="offset points", fontsize=9)
-    if min(times) < FRAME_MS < 2 * max(times):
-        axes.axvline(FRAME_MS, color="0.6", linestyle=":", linewidth=1)
-    axes.set_xscale("log")
-    axes.margins(x=0.1)  # room for the labels
-    # Plain numbers at 1, 2 and 5 of each decade, or at every digit if the times are close.
-    near = max(times) < 8 * min(times)
-    axes.xaxis.set_major_locator(LogLocator(subs=range(1, 10) if near else (1, 2, 5)))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(-0.03, 1)
-    axes.set_xlabel("ms per frame without codec (80 ms is real time)")
-    axes.set_ylabel("distance from exact (0..1)")
-    figure.suptitle("What each SEQ_GROUPS costs", fontsize=11)
-    return figure
+    with rc_context(fname=DARK):
+        # A node shows it small: its letters are large in it.
+        figure = Figure(figsize=(4.4, 3.2), dpi=220, layout="constrained")
+        canvas = FigureCanvasAgg(figure)
+        axes: Any = figure.subplots()
+        times = [row.ms_per_frame for row in result.rows]
+        axes.plot(times, [row.distance for row in result.rows], "o-", linewidth=1)
+        for row in result.rows:
+            place, label = (row.ms_per_frame, row.distance), f"S={row.seq_groups}"
+            axes.annotate(label, place, (4, 4), textcoords="offset points", fontsize=9)
+        if min(times) < FRAME_MS < 2 * max(times):
+            axes.axvline(FRAME_MS, color="0.6", linestyle=":", linewidth=1)
+        axes.set_xscale("log")
+        axes.margins(x=0.1)  # room for the labels
+        # Plain numbers at 1, 2 and 5 of each decade, or at every digit if the times are close.
+        near = max(times) < 8 * min(times)
+        axes.xaxis.set_major_locator(LogLocator(subs=range(1, 10) if near else (1, 2, 5)))
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(-0.03, 1)
+        axes.set_xlabel("ms per frame without codec (80 ms is real time)")
+        axes.set_ylabel("distance from exact (0..1)")
+        figure.suptitle("What each SEQ_GROUPS costs", fontsize=11)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
