@@ -16,7 +16,6 @@ from . import (
     numerals,
     relations,
     short_forms,
-    telephones,
     units,
 )
 from .letters import lower_capitals
@@ -33,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     *short_forms.RULES,
     *letters.RULES,
     *dates.RULES,
-    *telephones.RULES,
+    *figures.TELEPHONES,
     *maths.RULES,
     *figures.RULES,
     *relations.RULES,
