@@ -22,7 +22,7 @@ from .runtime.fallback import Fallback
 from .runtime.first_times import FirstTimes
 from .runtime.kept_threads import KeptThreads
 from .setting import settings_of
-from .voice.prompt import PromptBuilder, SharedParts
+from .voice.prompt import KEPT_PARTS, PromptBuilder, SharedParts
 from .waveform.engine import BatchCodec
 from .waveform.in_flight import InFlight
 from .waveform.stream import LineCodec, StreamCodecs
@@ -54,7 +54,7 @@ class Engine:
         self._rows_captures = CaptureStream(first_times=captures.first_times)
         self._codec: BatchCodec | None = None
         self._streams = StreamCodecs(captures)
-        self._prompts = SharedParts()
+        self._prompts = SharedParts(KEPT_PARTS)
         self._use = Exclusive("the engine")
         self.threads = KeptThreads("speech batch")
         # One thread for the figures of all lines: they take the GIL from the batch thread.

@@ -119,9 +119,6 @@ class SharedParts(Recent[Hashable, tuple[Voice | None, Any]]):
     A voice's parts are keyed by its identity, and keep it alive.
     """
 
-    def __init__(self, kept: int = KEPT_PARTS):
-        super().__init__(kept)
-
     def use_model(self, model: Model) -> None:
         """Set the model of the parts; those of another model or device are released."""
         table = model.talker.model.text_embedding.weight
@@ -142,7 +139,7 @@ class PromptBuilder:
 
     def __init__(self, model: Model, shared: SharedParts | None = None):
         self.model = model
-        self._shared = SharedParts() if shared is None else shared
+        self._shared = SharedParts(KEPT_PARTS) if shared is None else shared
         self._shared.use_model(model)
 
     @torch.inference_mode()

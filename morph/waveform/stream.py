@@ -27,9 +27,6 @@ class References(Recent[int, tuple[torch.Tensor, Any]]):
     cache, so that the id stays unique. A state's ``frames`` counts the reference's frames before it.
     """
 
-    def __init__(self, kept: int = KEPT_REFERENCES):
-        super().__init__(kept)
-
     def missing(self, reference: torch.Tensor) -> int:
         """Return how many frames of a reference must still be fed."""
         state = self._state(reference)
@@ -309,7 +306,7 @@ class StreamCodecs:
 
     def __init__(self, captures: CaptureStream):
         self._captures = captures
-        self.references = References()
+        self.references = References(KEPT_REFERENCES)
         self._kept: tuple[CodecWeights, RowStream] | None = None
 
     def open(self, model: Model, codec: BatchCodec | None, lines: int) -> LineCodec:

@@ -123,7 +123,7 @@ def test_prompts_of_an_engine_are_the_same_to_the_bit_and_share_what_they_have_i
 
 
 def test_parts_of_another_model_or_place_are_released(load):
-    shared, first, second = SharedParts(), load("tiny", "base"), load("tiny", "custom_voice")
+    shared, first, second = SharedParts(kept=128), load("tiny", "base"), load("tiny", "custom_voice")
     PromptBuilder(second, shared).build(TEXTS[0], preset_voice(second, "ryan"))
     assert len(shared) > 0
     PromptBuilder(second, shared)
