@@ -143,9 +143,6 @@ class EagerRows:
         ]
         return False
 
-    def prepare(self, group: Group) -> None:
-        pass  # nothing is captured
-
     def read(self) -> Frame | None:
         if not self._due:
             return None

@@ -84,9 +84,6 @@ class Rows(Protocol):
         Lines of other groups (``LineRequest.group``) and ``stopped`` rows do not go on.
         """
 
-    def prepare(self, group: Group) -> None:
-        """Capture frames of a group of any length, which ``step`` would otherwise do one by one."""
-
     def read(self) -> Frame | None:
         """Return the oldest frame that was not read, or None if the next step comes first."""
 

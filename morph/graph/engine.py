@@ -346,7 +346,7 @@ class GraphDecoder:
                 self._most = LARGEST_CAPTURED_PREFILL if plan.ahead.lines else largest_prefill(self.batch)
                 if plan.ahead.lines:
                     self._prepare(plan.ahead.lines)
-                rows = GraphRows(self, model, options, plan.late)
+                rows = GraphRows(self, model, options, plan)
                 try:
                     yield rows
                 finally:
@@ -377,17 +377,13 @@ class GraphDecoder:
             plan(LONG, ("advance", window), partial(self._advance, window))
 
     @torch.inference_mode()
-    def _prepare_frames(self, rows: Sequence[int] = (), positions: int = 0) -> None:
-        """Capture the group's next frames, and plan those of longer lines.
-
-        Lines in ``rows``, with at most so many positions, are as before.
-        """
-        windows = [window for window in reversed(windows_up_to(self.context)) if window > positions]
-        for window in windows[:1]:
-            # A frame that cannot be captured replaces the graphs.
-            self._graphs_here.prepare(("frame", *self.group, window), partial(self.frame, window, rows))
+    def _prepare_frames(self) -> None:
+        """Capture the group's next frames, and plan those of longer lines, while no line has a row."""
+        *longer, shortest = windows_up_to(self.context)
+        # A frame that cannot be captured replaces the graphs.
+        self._graphs_here.prepare(("frame", *self.group, shortest), partial(self.frame, shortest))
         self._graphs_here.prepare(("codes", *self.group), self._codes)
-        for window in windows[1:]:
+        for window in reversed(longer):
             frame = partial(self._frame_of, self.group, window)
             self._graphs_here.plan(LONG, ("frame", *self.group, window), frame)
 
@@ -436,10 +432,12 @@ class GraphDecoder:
 class GraphRows:
     """The rows of one decoding by a started decoder, with the device a few frames ahead of the host."""
 
-    def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, late: bool):
+    def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, plan: RowPlan):
         self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
         self._model, self._options = model, options
-        self.count, self.late = decoder.batch, late
+        self.count, self.late = decoder.batch, plan.late
+        self._prepares = plan.ahead.lines > 0
+        self._prepared = {None, Group.of(options)}
         self._group: Group | None = None  # of the last frame
         self._rows_of: dict[Group | None, list[int]] = {}
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
@@ -454,9 +452,17 @@ class GraphRows:
         return self._table.room(waiting)
 
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
+        if self._prepares and not self._table.running:
+            self._prepare({line.group for line in lines} - self._prepared)
         rows = self._take(lines, [line.prompt.length for line in lines])
         self.decoder.put(rows, lines)
         return rows
+
+    def _prepare(self, groups: Iterable[Group | None]) -> None:
+        for group in groups:
+            self._use(group)
+            self.decoder._prepare_frames()
+            self._prepared.add(group)
 
     def _take(self, lines: Sequence[LineRequest], positions: Sequence[int]) -> list[int]:
         rows = self._table.take(positions)
@@ -520,11 +526,6 @@ class GraphRows:
     def _use(self, group: Group | None) -> None:
         self.decoder.use(group or Group.of(self._options))
         self._group = group
-
-    def prepare(self, group: Group) -> None:
-        self.decoder.use(group)
-        self.decoder._prepare_frames([*self._lines], self._table.positions)
-        self._use(self._group)
 
     def _goes_on(self, stopped: Sequence[int]) -> bool:
         """Whether a line has frames to come beyond those in flight; with none in flight, its guard decides."""

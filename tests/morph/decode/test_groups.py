@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.loop import Decoding, Suspended, decoded
 from qwen3_tts_morph.morph.decode.request import Group, LineRequest
-from qwen3_tts_morph.morph.decode.rows import RowPlan
+from qwen3_tts_morph.morph.decode.rows import Ahead, RowPlan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.model.model import Model
@@ -106,8 +106,6 @@ def decode_in_turns(
             for line in running.values():
                 if requests[line].text is not None and choose.random() < 0.7:
                     requests[line].text.arrive()
-            if choose.random() < 0.03:
-                rows.prepare(Group(choose.randint(2, 14), "auto"))  # others have windows of all lengths
             if running:
                 decoding.step(choose.choice([requests[line].group for line in running.values()]))
             if choose.random() < 0.5:
@@ -143,6 +141,29 @@ def test_lines_in_turns_and_interrupted_have_the_codes_that_they_have_alone(
         assert_equal(decode_in_turns(one, model, requests_of(prompts, sampling), seed), wanted)
     for seed in range(2, 5):
         assert_equal(decode_in_turns(one, model, requests_of(prompts, sampling), seed, 0.15), wanted)
+
+
+def test_a_group_that_was_spoken_alone_is_captured_for_lines_of_all_lengths(model, recording, monkeypatch):
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    monkeypatch.setattr(graph, "LONGEST_PREPARED", graph.PROMPT_STEP)
+    monkeypatch.setattr(graph, "SMALLEST_WINDOW", 64)
+    monkeypatch.setattr(graph, "LATE_CONTEXT", 128)
+    prompt = replace(prompts_of(model, "x_vector", recording=recording)[0], min_frames=100)
+    requests = [
+        LineRequest(prompt, Guard(length, False), group=group) for length in (2, 70) for group in GROUPS
+    ]
+    made, engine = list[int](), Engine("graph")
+    with engine.open_rows(model, GenerateOptions(15), RowPlan(2, 2, late=True, ahead=Ahead(2))) as rows:
+        for request in requests:
+            decoding = Decoding(model, rows)
+            [row] = decoding.admit([request])
+            while not decoding.read():
+                decoding.step(request.group)
+            decoding.release(row)
+            while engine.prepare_next():
+                pass
+            made.append(Recordings.made)
+    assert len({*made[len(GROUPS) - 1 :]}) == 1 < len({*made})
 
 
 @pytest.mark.gpu
