@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import math
 import os
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from typing import TypeVar
 
 from ..decode.rows import NOTHING_AHEAD, Ahead
@@ -35,10 +32,9 @@ from ..speech.wrong_words import check_followed
 from ..synthesizer import Synthesizer
 from ..words.timing import WordTime
 from .fitting import most_rows
-from .inbox import Inbox
 from .key import common_key, line_key
-from .loop import LINGER_S, BatchClosed, Loop, Settings
-from .scheduler import Busy, Scheduler
+from .loop import LINGER_S, Loop, Settings
+from .scheduler import Scheduler
 from .speech import Delivery, Speech
 from .utterance import Status, Utterance
 
@@ -58,6 +54,21 @@ class BatchStatus:
     frame_s: float  # seconds per frame, 0 if unknown
     parked: int = 0  # started, without a row: for a slow reader, or text
     silent: int = 0  # not begun: none of their text can be spoken yet
+
+
+def status_of(utterances: Sequence[Utterance], loops: Sequence[Loop], rows: int) -> BatchStatus:
+    """Return what devices do now; a frame takes as long as on the slowest."""
+    counts = Counter(one.status for one in utterances)
+    parked = sum(one.status is Status.IDLE and one.is_open for one in utterances)
+    return BatchStatus(
+        rows,
+        min(rows, counts[Status.RUNNING] + counts[Status.DRAINING]),
+        counts[Status.QUEUED],
+        sum(one.frames for one in loops),
+        max(one.frame_s for one in loops),
+        parked,
+        counts[Status.IDLE] - parked,
+    )
 
 
 class SynthesizerChecks:
@@ -96,15 +107,14 @@ class Batch:
         self.rate = synthesizer.model.sample_rate
         self.most_waiting = math.inf if waiting is None else waiting
         self.ahead = ahead
-        self._scheduler = Scheduler[Utterance]([self.rows], self.most_waiting)
-        self._inbox, self._numbers = Inbox(), count(1)
-        self._loop = Loop(synthesizer, self._scheduler, self._inbox, Settings(self.rows, linger_s, ahead))
+        scheduler = Scheduler[Utterance]([self.rows], self.most_waiting)
+        self.loop = Loop(synthesizer, Settings(self.rows, linger_s, ahead), scheduler)
         self._process = os.getpid()
-        self._job = synthesizer.engine.threads.start(self._loop.run)
+        self._job = synthesizer.engine.threads.start(self.loop.run)
         # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.
-        weakref.finalize(self, self._inbox.close).atexit = False
+        weakref.finalize(self, self.loop.inbox.close).atexit = False
         # At exit a thread that is still in torch would abort the program.
-        weakref.finalize(self._job, _end, self._loop, self._inbox, weakref.ref(self._job))
+        weakref.finalize(self._job, _end, self.loop, weakref.ref(self._job))
 
     def check(self, line: Line, options: GenerateOptions) -> None:
         self._checks.check(line, options)
@@ -138,27 +148,7 @@ class Batch:
 
     def take(self, *speeches: Speech) -> None:
         """Queue checked lines; lines admitted together start together. Raises the errors of ``speak``."""
-        if self._inbox.is_closed:
-            raise BatchClosed("the batch is closed: create another")
-        utterances = [Utterance(next(self._numbers), one, self.rate, self._inbox) for one in speeches]
-        try:
-            self._scheduler.submit(utterances, time.perf_counter())
-        except Busy:
-            self._forget_cancelled()
-            self._scheduler.submit(utterances, time.perf_counter())
-        for one in utterances:
-            # After ``submit``: the text of a refused line stays unread.
-            one.read()
-            one.signal.set()
-        if self._inbox.is_closed:  # meanwhile: nothing may look at them any more
-            self._loop.end()
-
-    def _forget_cancelled(self) -> None:
-        """Make room in the queue; the loop ends these lines."""
-        for one in self._scheduler.utterances:
-            if one.speech.is_cancelled and not one.rows:
-                self._scheduler.remove(one)
-                self._inbox.post(partial(Utterance.itself, one))  # nothing else refers to it
+        self.loop.submit(speeches, self.rate)
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
         """Run other work with the model once no line is spoken; new lines wait meanwhile.
@@ -167,9 +157,9 @@ class Batch:
         cancel the future to withdraw it. The future gets BatchClosed if the batch closes first.
         """
         check_process(self._process, "the batch")
-        asked = self._inbox.ask(work)
-        if self._inbox.is_closed:
-            self._loop.end()
+        asked = self.loop.inbox.ask(work)
+        if self.loop.inbox.is_closed:
+            self.loop.end()
         return asked
 
     def check_words(self) -> None:
@@ -183,22 +173,11 @@ class Batch:
 
     @property
     def status(self) -> BatchStatus:
-        each, loop = self._scheduler.utterances, self._loop
-        counts = Counter(one.status for one in each)
-        parked = [one for one in each if one.status is Status.IDLE and one.is_open]
-        return BatchStatus(
-            self.rows,
-            min(self.rows, counts[Status.RUNNING] + counts[Status.DRAINING]),
-            counts[Status.QUEUED],
-            loop.frames,
-            loop.frame_s,
-            len(parked),
-            counts[Status.IDLE] - len(parked),
-        )
+        return status_of(self.loop.utterances, [self.loop], self.rows)
 
     def close(self) -> None:
         if self._job.is_here:
-            _stop(self._loop, self._inbox, self._job)
+            _stop(self.loop, self._job)
 
     def __enter__(self) -> Batch:
         return self
@@ -207,15 +186,15 @@ class Batch:
         self.close()
 
 
-def _stop(loop: Loop, inbox: Inbox, job: Job) -> None:
+def _stop(loop: Loop, job: Job) -> None:
     """End all lines and join the thread, unless it still waits for the model, which the caller may hold."""
-    inbox.close()
+    loop.inbox.close()
     if loop.has_model and not job.is_current:
         job.join()
     else:
         loop.end()
 
 
-def _end(loop: Loop, inbox: Inbox, job: weakref.ref[Job]) -> None:
+def _end(loop: Loop, job: weakref.ref[Job]) -> None:
     if (running := job()) is not None and running.is_here:
-        _stop(loop, inbox, running)
+        _stop(loop, running)

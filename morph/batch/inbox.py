@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -64,10 +64,16 @@ class Inbox:
 
 
 class Signal:
-    """Posts that one utterance has changed. Its weak reference makes no cycle with what holds the signal."""
+    """Posts that one utterance has changed: to its device, or to all while it has none.
 
-    def __init__(self, inbox: Inbox, utterance: object):
-        self._inbox, self._utterance = inbox, weakref.ref(utterance)
+    Its weak reference makes no cycle with what holds the signal.
+    """
+
+    def __init__(self, inboxes: Sequence[Inbox], utterance: Any):
+        self._inboxes, self._utterance = inboxes, weakref.ref(utterance)
 
     def set(self) -> None:
-        self._inbox.post(self._utterance)
+        if (one := self._utterance()) is None:
+            return
+        for inbox in self._inboxes if one.device < 0 else [self._inboxes[one.device]]:
+            inbox.post(self._utterance)

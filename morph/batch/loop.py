@@ -8,7 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -17,8 +17,10 @@ from ..decode.loop import PROMPTS_PER_FRAME, Decoding, Suspended, make_prompts
 from ..decode.request import Group, LineRequest
 from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from ..engine import Choice
+from ..model.finite import NotFinite
 from ..options import FRAME_RATE
 from ..runtime.collector import older_objects_spared
+from ..speech.lines import Spoken, say_why
 from ..speech.piece import Piece
 from ..synthesizer import Synthesizer
 from .codec.pacing import Speed
@@ -26,7 +28,8 @@ from .codec.turns import FEW, CodecTurns
 from .codec.whole import WholeCodec
 from .fitting import needed_rows
 from .inbox import Inbox
-from .scheduler import Scheduler
+from .scheduler import Busy, Scheduler
+from .speech import Outcome, Speech
 from .utterance import Shared, Status, Utterance
 
 log = logging.getLogger(__name__)
@@ -72,13 +75,10 @@ class Loop:
     a row, or samples of them are missing.
     """
 
-    def __init__(
-        self, synthesizer: Synthesizer, scheduler: Scheduler[Utterance], inbox: Inbox, settings: Settings
-    ):
-        self._synthesizer, self._scheduler, self._inbox = synthesizer, scheduler, inbox
-        self._settings = settings
-        self._rows = settings.rows
-        self._device = 0
+    def __init__(self, synthesizer: Synthesizer, settings: Settings, scheduler: Scheduler[Utterance]):
+        self._synthesizer, self._settings, self._rows = synthesizer, settings, settings.rows
+        self.inbox = Inbox()
+        self.join(scheduler, [self], 0)
         self.has_model = False
         self.frames, self.frame_s = 0, 0.0  # of all lines, and seconds per frame
         self._speed = Speed(1 / FRAME_RATE)
@@ -90,12 +90,54 @@ class Loop:
         self._groups = Counter[Group]()  # of the rows
         self._prompts: deque[Piece] = deque()  # of queued pieces, to be made while the device is busy
 
+    def join(
+        self, scheduler: Scheduler[Utterance], loops: Sequence[Loop], device: int, name: str = ""
+    ) -> None:
+        """Take utterances from this scheduler, as one of these devices; before there are any."""
+        self._scheduler, self._loops, self._device, self.name = scheduler, loops, device, name
+        self.inboxes = [one.inbox for one in loops]
+
+    def submit(self, speeches: Sequence[Speech], rate: int, is_anywhere: bool = False) -> None:
+        """Queue lines, from any thread, for this device or for any of them; all or none.
+
+        Raises Busy if too many are queued, BatchClosed if the batch is closed.
+        """
+        if self.inbox.is_closed:
+            raise BatchClosed("the batch is closed: create another")
+        utterances = [Utterance(one, rate, self.inboxes) for one in speeches]
+        for one in utterances:
+            one.device = -1 if is_anywhere else self._device
+        try:
+            self._scheduler.submit(utterances, time.perf_counter())
+        except Busy:
+            self._forget_cancelled()
+            self._scheduler.submit(utterances, time.perf_counter())
+        for one in utterances:
+            # After ``submit``: the text of a refused line stays unread.
+            one.read()
+            one.signal.set()
+        if self.inbox.is_closed:  # meanwhile: nothing may look at them any more
+            self.end()
+
+    def _forget_cancelled(self) -> None:
+        """Make room in the queue; events end these lines."""
+        for one in self._scheduler.utterances:
+            if one.speech.is_cancelled and not one.rows:
+                self._scheduler.remove(one)
+                for inbox in self.inboxes:
+                    inbox.post(partial(Utterance.itself, one))  # nothing else refers to it
+
+    @property
+    def utterances(self) -> list[Utterance]:
+        """Those of this device."""
+        return [one for one in self._scheduler.utterances if one.device == self._device]
+
     # Sessions
 
     def run(self) -> None:
         """Speak until the inbox is closed."""
         try:
-            while not self._inbox.is_closed:
+            while not self.inbox.is_closed:
                 self._next()
         except BatchClosed:
             pass
@@ -104,16 +146,17 @@ class Loop:
 
     def _next(self) -> None:
         self._handle(has_model=False)
-        if not (self._scheduler.wanted or self._inbox.has_work):
-            self._inbox.wait()
+        offers = self._scheduler.offers(self._device, time.perf_counter())
+        if not (offers or self.inbox.has_work):
+            self.inbox.wait(EXCHANGE_S if self._scheduler.wanted else None)
             return
         try:
             with self._model():
-                if self._scheduler.wanted:
+                if offers:
                     with older_objects_spared():
                         self._speak()
                 else:
-                    self._inbox.do_work()
+                    self.inbox.do_work()
         except BatchClosed:
             raise
         except BaseException as error:
@@ -135,21 +178,24 @@ class Loop:
                 self.has_model = False
 
     def _check_open(self) -> None:
-        if self._inbox.is_closed:
+        if self.inbox.is_closed:
             raise BatchClosed("the batch was closed while it spoke this line")
 
     def end(self) -> None:
         """Close: end all utterances, and refuse other work."""
-        self._inbox.close()
-        changed = [one for ref in list(self._inbox.changed) if (one := ref()) is not None]
+        self.inbox.close()
+        are_closed = all(inbox.is_closed for inbox in self.inboxes)
+        changed = [one for ref in list(self.inbox.changed) if (one := ref()) is not None]
         for one in {*self._scheduler.utterances, *changed}:
-            if one.status is Status.DONE:
-                continue
-            said = (
-                "before this line was spoken" if one.status is Status.QUEUED else "while it spoke this line"
-            )
-            self._fail(one, BatchClosed(f"the batch was closed {said}"))
-        self._inbox.refuse_work(BatchClosed("the batch was closed before this was done"))
+            is_own = one.device == self._device or (one.device < 0 and are_closed)
+            if is_own and one.status is not Status.DONE:
+                said = (
+                    "before this line was spoken"
+                    if one.status is Status.QUEUED
+                    else "while it spoke this line"
+                )
+                self._end(one, Outcome(error=BatchClosed(f"the batch was closed {said}")))
+        self.inbox.refuse_work(BatchClosed("the batch was closed before this was done"))
 
     def _end_failed(self, error: BaseException) -> None:
         """End the utterances of a failed session. Those that have delivered nothing are retried, each alone."""
@@ -160,24 +206,42 @@ class Loop:
         self._groups.clear()
         self._prompts.clear()
         for one in failed:
-            if len(failed) == 1 or not self._retry_alone(one, error):
-                self._fail(one, error)
+            if self._retry_elsewhere(one, error):
+                continue
+            is_final_error = is_final(error) or len(failed) == 1 or self.inbox.is_closed
+            if one.is_untouched and not (one.is_alone or is_final_error):
+                self._again(one, is_alone=True)
+            else:
+                self._end(one, Outcome(error=error))
 
-    def _retry_alone(self, one: Utterance, error: BaseException) -> bool:
-        has_begun = one.speech.has_begun or not isinstance(one.speech.line.text, str)
-        if has_begun or one.is_alone or one.speech.is_cancelled or self._inbox.is_closed or is_final(error):
+    def _retry_elsewhere(self, one: Utterance, error: BaseException) -> bool:
+        """Have a line that failed here spoken on another device, if nothing of it was delivered."""
+        self._scheduler.note_end(self._device, is_failure(error))
+        if not (is_failure(error) and one.is_untouched) or self.inbox.is_closed:
             return False
-        self._remove(one)
-        one.speech.progress.done = 0
-        again = Utterance(one.number, one.speech, self._synthesizer.model.sample_rate, self._inbox, True)
-        self._scheduler.resubmit(again, time.perf_counter())
+        failed_on = {**one.failed_on, self._device: say_why(error)}
+        if len(failed_on) == len(self._loops):
+            for device in range(len(self._loops)):  # the line is at fault
+                self._scheduler.note_end(device, False)
+            return False
+        log.warning("a line could not be made on %s (%s)", self.name, error)
+        one.failed_on = failed_on
+        self._again(one, is_alone=False)
         return True
+
+    def _again(self, one: Utterance, is_alone: bool) -> None:
+        self._remove(one)
+        again = one.again(is_alone)
+        again.device = self._device if is_alone else -1
+        self._scheduler.resubmit(again, time.perf_counter())
+        again.signal.set()
 
     def _speak(self) -> None:
         engine, model = self._synthesizer.engine, self._synthesizer.model
         choice, settings = engine.choose(model), self._settings
         if settings.linger_s is None:
-            self._rows = max(1, min(settings.rows, needed_rows(model, self._scheduler.utterances)))
+            needed = needed_rows(model, self._scheduler.utterances)
+            self._rows = max(1, min(settings.rows, -(-needed // len(self._loops))))
         self._turns = CodecTurns(
             partial(engine.open_codec, model, choice, self._rows), model.codec, self._speed
         )
@@ -186,7 +250,7 @@ class Loop:
         self._shared = Shared(engine.prompt_builder(model), self._speed, whole, describe, engine.texts)
         if settings.ahead.lines:
             engine.prepare_codec(model, choice, self._turns.codec)
-        for one in self._scheduler.utterances:
+        for one in self.utterances:
             self._open_early(one)
         while True:
             self._handle()
@@ -199,13 +263,13 @@ class Loop:
     def _open_early(self, one: Utterance) -> None:
         """Open a queued offline utterance: the engine makes room for the longest prompt, and prompts are made ahead."""
         is_early = one.status is Status.QUEUED and not (one.is_open or one.is_streamed or self._streamed)
-        if is_early and self._open(one):
+        if is_early and one.device == self._device and self._open(one):
             self._settle(one)
 
     def _decode(self, choice: Choice, entering: Sequence[_Entering]) -> None:
         """Decode these pieces, and what comes meanwhile, until nothing comes any more."""
         engine, model = self._synthesizer.engine, self._synthesizer.model
-        queued = [one for one in self._scheduler.utterances if one.is_open and not one.is_streamed]
+        queued = [one for one in self.utterances if one.is_open and not one.is_streamed]
         requests = [one.request for one in entering]
         requests += [one.parts.request(piece) for one in queued for piece in one.ready]
         plan = RowPlan(self._rows, self._settings.rows, requests, self._is_late, self._settings.ahead)
@@ -221,7 +285,7 @@ class Loop:
         """Make a frame of one group, and apply what has happened; return False if there was nothing to do."""
         if self._shared.whole.is_busy:
             self._make_complete()
-        if self._inbox.changed or self._inbox.is_closed:
+        if self.inbox.changed or self.inbox.is_closed:
             self._handle()
         if self._late:
             self._follow_late()
@@ -262,9 +326,12 @@ class Loop:
     def _handle(self, has_model: bool = True) -> None:
         """Apply what other threads have changed: new lines, new text, readers that took a chunk or left."""
         self._check_open()
-        changed, self._exchange_at = self._inbox.changed, 0.0
+        changed, self._exchange_at = self.inbox.changed, 0.0
         for one in dict.fromkeys([changed.popleft()() for _ in range(len(changed))]):
-            if one is None or one.status is Status.DONE:
+            if one is None or one.status is Status.DONE or one.device not in (-1, self._device):
+                continue
+            if one.device < 0:
+                self._handle_unclaimed(one)
                 continue
             if one.speech.is_heard and not one.is_streamed:
                 one.stream()
@@ -281,6 +348,20 @@ class Loop:
                 self._open_early(one)
             self._settle(one)
 
+    def _handle_unclaimed(self, one: Utterance) -> None:
+        """Handle an event of an utterance that any device may begin; each is told."""
+        with self._scheduler.lock:
+            if one.device >= 0 or one.status is Status.DONE:
+                return
+            if one.speech.is_heard and not one.is_streamed:
+                one.stream()
+            if one.speech.is_cancelled:
+                one.cancel()
+            if one.settle() is not Status.DONE:
+                self._scheduler.requeue(one, time.perf_counter())
+                return
+        self._end(one, one.outcome())
+
     def _settle(self, one: Utterance) -> None:
         """Give an utterance the status that follows from what has happened, and tell the scheduler."""
         if one.speech.is_cancelled:
@@ -296,16 +377,38 @@ class Loop:
             if status is not Status.DONE and not one.holds_codes:
                 self._deactivate(one)
         if status is Status.DONE:
-            self._remove(one)
-            one.finish()
+            self._finish(one)
         else:
             self._scheduler.requeue(one, time.perf_counter())
+
+    def _finish(self, one: Utterance) -> None:
+        outcome = one.outcome()
+        if outcome.error is None or not self._retry_elsewhere(one, outcome.error):
+            self._scheduler.note_end(self._device, False)
+            self._end(one, outcome)
 
     def _fail(self, one: Utterance, error: BaseException) -> None:
         for row in [row for row, other in self._by_row.items() if other is one]:
             self._leave_row(row, "cancelled")
+        if not self._retry_elsewhere(one, error):
+            self._end(one, Outcome(error=error))
+
+    def _end(self, one: Utterance, outcome: Outcome) -> None:
         self._remove(one)
-        one.fail(error)
+        if outcome.spoken is not None and self.name and one.device >= 0:
+            spoken = self._signed(one, outcome.spoken)
+            outcome = replace(outcome, spoken=spoken, report=spoken.report)
+        one.close_text()
+        one.speech.finish(outcome)
+
+    def _signed(self, one: Utterance, spoken: Spoken) -> Spoken:
+        """Say which device made a line, and which could not."""
+        report, notes = spoken.report, spoken.report.notes
+        if one.failed_on:
+            where = " and ".join(self._loops[device].name for device in one.failed_on)
+            why = list(one.failed_on.values())[-1]
+            notes = (*notes, f"A line could not be made on {where} ({why}): {self.name} made it.")
+        return replace(spoken, report=replace(report, device=self.name, notes=notes))
 
     def _remove(self, one: Utterance) -> None:
         """Forget an utterance, before its reader is told: it may look at the status."""
@@ -454,7 +557,7 @@ class Loop:
         self.frames += lines
         self.frame_s = speed.frame_s
         if streamed:
-            comes = bool(self._inbox.changed) and len(streamed) <= FEW and self._scheduler.has_live
+            comes = bool(self.inbox.changed) and len(streamed) <= FEW and self._scheduler.has_live
             self._turns.turn(streamed, comes and len(self._by_row) < self._rows)
 
     def _make_complete(self) -> None:
@@ -483,16 +586,23 @@ class Loop:
             return True
         self._turns.send(self._streamed, hurry=True)
         self._speed.rest()
-        if self._inbox.changed:
+        if self.inbox.changed:
             return True
         if self._by_row:  # all of them wait for text
-            self._inbox.wait(EXCHANGE_S if self._scheduler.wanted else None)
+            self.inbox.wait(EXCHANGE_S if self._scheduler.wanted else None)
             return True
-        if not self._active and self._inbox.do_work():
+        if not self._active and self.inbox.do_work():
             return True
-        return self._inbox.wait(self._settings.linger_s or 0.0)
+        return self.inbox.wait(self._settings.linger_s or 0.0)
 
 
 def is_final(error: BaseException) -> bool:
     """Return whether no line can be spoken after an error: out of memory, or the program ends."""
     return isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether another device may do better; what is wrong with a line is a ValueError."""
+    if isinstance(error, BatchClosed) or is_final(error):
+        return False
+    return isinstance(error, NotFinite) or not isinstance(error, ValueError)

@@ -18,13 +18,14 @@ the lock: they must not wait or call back.
 
 1. A lower ``order`` goes first.
 2. Streamed utterances go by deadline: when their player runs dry; a new one's is now. Deadlines of the same START_S,
-   and all that have passed, are equal: then the caller with the fewest rows goes first, then who was served least. So a
-   new line is heard soon although long ones have more to say than the device can make.
+   and all that have passed, are equal: then the caller with the fewest rows goes first, then who has least left to
+   say, less a tenth of the time since its player ran dry. So a short line is heard soon although long ones have more
+   to say than the device can make.
 3. Offline utterances take the rows that are left, but for one until RESERVE_S after a stream: the caller with the
    fewest rows first, then the earliest submission, then the longest. While streams take all rows, offline ones get
    every fourth that is free, up to a quarter of the rows.
 4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S before its own; if its own
-   is dry, to one that was served SERVED_S less.
+   is dry, to one that has LESS_S less to say.
 5. Groups make frames in rounds, the earliest deadline first.
 """
 
@@ -36,12 +37,16 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 START_S = 0.5  # deadlines so near to each other are equal
 FAR_S = 3600.0  # all that can wait for so long are equal
 OFFLINE_SHARE = 4  # one row in so many is for offline lines
-AHEAD_S, SERVED_S = 1.0, 0.5  # less is not worth a change of rows within a piece
+AHEAD_S, LESS_S = 1.0, 2.0  # less is not worth a change of rows within a piece
+AGING = 0.1  # of each second that a player is dry
+SPREAD_S = 0.2  # for which devices leave new utterances to each other
+BROKEN_AFTER = 3  # failed utterances in a row
 RESERVE_S = 60.0  # after a streamed line, offline ones leave a row to the next one
 
 
@@ -56,14 +61,16 @@ class Busy(Exception):
 class Queued(Protocol):
     """What the scheduler reads of an utterance.
 
-    ``caller``: an API key, an address or a graph. ``served_s``: seconds of its sound, delivered. ``length``: of
+    ``caller``: an API key, an address or a graph. ``left_s``: seconds that it has to say. ``length``: of
     what it wants rows for, in any unit. ``wants``: rows, beside those it has: at most 1 if streamed, 0 without text or
-    for a full reader. ``is_alone``: it has a device for itself while it runs.
+    for a full reader. ``is_alone``: it has a device for itself while it runs. ``device``: that it has begun on, for
+    good; -1 before.
     """
 
     order: int
     caller: str
     is_alone: bool
+    device: int
 
     @property
     def group(self) -> Hashable: ...
@@ -72,7 +79,7 @@ class Queued(Protocol):
     @property
     def length(self) -> float: ...
     @property
-    def served_s(self) -> float: ...
+    def left_s(self) -> float: ...
     @property
     def wants(self) -> int: ...
 
@@ -80,7 +87,7 @@ class Queued(Protocol):
         """Return when its player runs dry, ``now`` before the first chunk."""
 
     def allows(self, device: int) -> bool:
-        """Return whether it can run there, if it has no row elsewhere: the device has not failed it."""
+        """Return whether it may begin there: the device has not failed it."""
 
 
 U = TypeVar("U", bound=Queued)
@@ -95,15 +102,15 @@ class _Place(Generic[U]):
     is_live: bool = False  # as queued
     wants: int = 0
     rows: int = 0
-    device: int = -1  # of its rows
     has_begun: bool = False
 
     @property
     def state(self) -> str:
         return "running" if self.rows else "queued" if self.key else "idle" if self.has_begun else "silent"
 
-    def fits(self, device: int) -> bool:
-        return self.utterance.allows(device) and (not self.rows or self.device == device)
+    def fits(self, device: int, may_begin: bool) -> bool:
+        begun_on = self.utterance.device
+        return begun_on == device or (begun_on < 0 and may_begin and self.utterance.allows(device))
 
 
 class Scheduler(Generic[U]):
@@ -112,8 +119,9 @@ class Scheduler(Generic[U]):
 
     def __init__(self, rows: Sequence[int], waiting: float = math.inf):
         self._rows, self._waiting = rows, waiting
-        self._lock = threading.RLock()
-        self._count = 0
+        self.lock = threading.RLock()
+        self._count, self._submitted_at = 0, -math.inf
+        self._failures = [0] * len(rows)  # in a row, of each device
         self._places: dict[int, _Place[U]] = {}  # by ``id``
         # For each caller, sorted by key: what is fair between callers changes with every row.
         self._queues = {is_live: defaultdict[str, list[_Place[U]]](list) for is_live in (True, False)}
@@ -126,8 +134,9 @@ class Scheduler(Generic[U]):
 
     def submit(self, utterances: Sequence[U], now: float) -> None:
         """Queue new utterances, all or none, as one submission. Raises Busy beyond the bounds."""
-        with self._lock:
+        with self.lock:
             self._check_room(utterances)
+            self._submitted_at = now
             submission = self._count
             for one in utterances:
                 self._count += 1
@@ -136,7 +145,7 @@ class Scheduler(Generic[U]):
 
     def resubmit(self, utterance: U, now: float) -> None:
         """Queue an utterance in the place of another, whatever the bounds."""
-        with self._lock:
+        with self.lock:
             self._count += 1
             place = self._places[id(utterance)] = _Place(utterance, -self._count, 0)
             self._enqueue(place, now)
@@ -153,7 +162,7 @@ class Scheduler(Generic[U]):
 
     def counts(self) -> Counter[str]:
         """Count utterances that are "running", "queued", "idle", or "silent": idle, not begun."""
-        with self._lock:
+        with self.lock:
             return Counter(one.state for one in self._places.values())
 
     @property
@@ -163,25 +172,25 @@ class Scheduler(Generic[U]):
 
     @property
     def utterances(self) -> list[U]:
-        with self._lock:
+        with self.lock:
             return [one.utterance for one in self._places.values()]
 
     def requeue(self, utterance: U, now: float) -> None:
         """Queue an utterance as it is now, or not if it wants no row; never Busy. One that was removed stays so."""
-        with self._lock:
+        with self.lock:
             if (place := self._places.get(id(utterance))) is not None:
                 self._dequeue(place)
                 self._enqueue(place, now)
 
     def release(self, utterance: U, now: float) -> None:
-        with self._lock:
+        with self.lock:
             if (place := self._places.get(id(utterance))) is not None:
                 self._hold(place, place.rows - 1)
                 if place.is_live:
-                    self._streamed_at[place.device] = now
+                    self._streamed_at[place.utterance.device] = now
 
     def remove(self, utterance: U) -> None:
-        with self._lock:
+        with self.lock:
             if (place := self._places.pop(id(utterance), None)) is not None:
                 self._dequeue(place)
                 self._hold(place, 0)
@@ -189,26 +198,49 @@ class Scheduler(Generic[U]):
     def next(self, device: int, free: int, now: float) -> list[U]:
         """Return the utterances that get the ``free`` rows of a device."""
         admitted = list[U]()
-        with self._lock:
-            beside = [one.utterance for one in self._with_rows.values() if one.device == device]
+        with self.lock:
+            fresh = self._fresh(device, free, now)
+            beside = [one.utterance for one in self._with_rows.values() if one.utterance.device == device]
             while len(admitted) < free and not (beside and beside[-1].is_alone):
-                place = self._best(device, now)
+                place = self._best(device, now, fresh > 0)
                 if place is None or (place.utterance.is_alone and beside):
                     break
+                fresh -= place.utterance.device < 0
                 self._admit(place, device, now)
                 admitted.append(place.utterance)
                 beside.append(place.utterance)
         return admitted
+
+    def offers(self, device: int, now: float) -> bool:
+        """Return whether ``next`` would return an utterance."""
+        with self.lock:
+            may_begin = self._fresh(device, 1, now) > 0
+            first = self._first(True, device, now, may_begin) or self._first(False, device, now, may_begin)
+            return first is not None
+
+    def note_end(self, device: int, is_failure: bool) -> None:
+        """Note how an utterance ended: after BROKEN_AFTER failures a device gets no more while another is sound."""
+        with self.lock:
+            self._failures[device] = self._failures[device] + 1 if is_failure else 0
+
+    def _fresh(self, device: int, free: int, now: float) -> int:
+        """Return how many utterances may begin on a device: its share, until the others have had the time."""
+        if self._failures[device] >= BROKEN_AFTER > min(self._failures):
+            return 0
+        if len(self._rows) == 1 or now - self._submitted_at > SPREAD_S:
+            return free
+        running = [one.utterance.device for one in self._with_rows.values()]
+        share = (len(running) + self.wanted) * self._rows[device] / sum(self._rows)
+        return min(free, math.ceil(share) - running.count(device))
 
     def yields(self, device: int, now: float) -> U | None:
         """Return the running stream that gives up its row within a piece to one whose player runs dry before its own.
 
         One that has no use for its row gives it up to an offline utterance too.
         """
-        with self._lock:
-            running = [
-                one.utterance for one in self._with_rows.values() if one.device == device and one.is_live
-            ]
+        with self.lock:
+            places = [one for one in self._with_rows.values() if one.utterance.device == device]
+            running = [one.utterance for one in places if one.is_live]
             if not running or running[0].is_alone:
                 return None
             last = max(running, key=lambda one: (one.order, one.deadline(now)))
@@ -221,14 +253,17 @@ class Scheduler(Generic[U]):
             first = max(queued.key[1], now) if queued.is_live else now
             if ends - first > AHEAD_S:
                 return last
-            most = max(running, key=lambda one: (one.deadline(now) <= now, one.served_s))
-            is_dry = queued.is_live and first == now and most.deadline(now) <= now
-            return most if is_dry and most.served_s - queued.utterance.served_s > SERVED_S else None
+            dry = [one for one in running if one.deadline(now) <= now]
+            if not dry or not queued.is_live or first > now:
+                return None
+            most = max(dry, key=lambda one: _left(one, one.deadline(now), now))
+            left = _left(queued.utterance, queued.key[1], now)
+            return most if _left(most, most.deadline(now), now) - left > LESS_S else None
 
     def group(self, device: int, now: float) -> Any:
         """Return the group whose rows make the device's next frame; None if no row is held."""
-        with self._lock:
-            places = [one for one in self._with_rows.values() if one.device == device]
+        with self.lock:
+            places = [one for one in self._with_rows.values() if one.utterance.device == device]
         groups = {one.utterance.group for one in places}
         if len(groups) <= 1:
             return next(iter(groups), None)
@@ -240,8 +275,9 @@ class Scheduler(Generic[U]):
         stepped.add(first.utterance.group)
         return first.utterance.group
 
-    def _best(self, device: int, now: float) -> _Place[U] | None:
-        stream, offline = self._first(True, device, now), self._first(False, device, now)
+    def _best(self, device: int, now: float, may_begin: bool) -> _Place[U] | None:
+        stream = self._first(True, device, now, may_begin)
+        offline = self._first(False, device, now, may_begin)
         if stream is None or offline is None:
             return stream or offline
         if self._goes_before(offline, stream.utterance.order, device):
@@ -249,17 +285,16 @@ class Scheduler(Generic[U]):
         self._passed[device] += 1
         return stream
 
-    def _first(self, is_live: bool, device: int, now: float) -> _Place[U] | None:
+    def _first(self, is_live: bool, device: int, now: float, may_begin: bool = True) -> _Place[U] | None:
         if not is_live:
             reserved = now - self._streamed_at[device] <= RESERVE_S
             if self._offline_rows[device] >= max(1, self._rows[device] - reserved):
                 return None
-        queues = self._queues[is_live].values()
-        found = (
-            [one for queue in queues for one in queue if one.fits(device)]
-            if is_live
-            else [one for queue in queues if (one := next((one for one in queue if one.fits(device)), None))]
-        )
+        found = list[_Place[U]]()
+        for queue in self._queues[is_live].values():
+            fitting = (one for one in queue if one.fits(device, may_begin))
+            # What an offline one has left does not count.
+            found += fitting if is_live else islice(fitting, 1)
         return min(found, key=lambda one: self._rank(one, one.key, now), default=None)
 
     def _rank(self, place: _Place[U], key: tuple[float, ...], now: float) -> tuple[float, ...]:
@@ -268,7 +303,7 @@ class Scheduler(Generic[U]):
         if not place.is_live:
             return (order, rows, first, *rest)
         left = min(max(0.0, first - now), FAR_S)
-        return (order, left // START_S, rows, place.utterance.served_s, first, *rest)
+        return (order, left // START_S, rows, _left(place.utterance, first, now), first, *rest)
 
     def _goes_before(self, offline: _Place[U], order: int, device: int) -> bool:
         if offline.utterance.order != order:
@@ -281,7 +316,7 @@ class Scheduler(Generic[U]):
         if place.is_live:
             self._streamed_at[device] = now
         self.wanted -= 1
-        place.device, place.has_begun, place.wants = device, True, place.wants - 1
+        place.utterance.device, place.has_begun, place.wants = device, True, place.wants - 1
         if not place.wants:
             self._dequeue(place)
         self._hold(place, place.rows + 1)
@@ -290,7 +325,7 @@ class Scheduler(Generic[U]):
         more, place.rows = rows - place.rows, rows
         self._caller_rows[place.utterance.caller] += more
         self._caller_rows = +self._caller_rows
-        self._offline_rows[place.device] += more * (not place.is_live)
+        self._offline_rows[place.utterance.device] += more * (not place.is_live)
         self._with_rows.pop(place.number, None)
         if rows:
             self._with_rows[place.number] = place
@@ -313,6 +348,10 @@ class Scheduler(Generic[U]):
                 del queues[caller]
             place.key = ()
             self.wanted -= place.wants
+
+
+def _left(one: Queued, deadline: float, now: float) -> float:
+    return one.left_s - AGING * max(0.0, now - deadline)
 
 
 def _key(place: _Place[Any], now: float) -> tuple[float, ...]:

@@ -118,7 +118,6 @@ class Speech:
         self.delivery = replace(delivery, on_change=None)
         self.is_heard = delivery.live  # whether streaming is wanted
         self.is_cancelled = False  # whether its reader has left
-        self.is_coded = False  # whether it needs no row, because all codes are decoded
         self.progress = Progress()  # frames
         self._changed = threading.Condition()
         self._chunks: deque[Chunk] = deque()
@@ -242,10 +241,6 @@ class Speech:
     @property
     def is_full(self) -> bool:
         return self.queued >= QUEUED_FRAMES and not self.is_cancelled
-
-    def note_coded(self, is_coded: bool) -> None:
-        """Note that all codes of an offline line are there, or that it needs a row again."""
-        self.is_coded = is_coded
 
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""

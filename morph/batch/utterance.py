@@ -6,10 +6,11 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from itertools import count
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from ..decode.decoded import BROKEN, Decoded
 from ..decode.loop import Suspended
 from ..decode.request import Group, LineRequest
 from ..model.finite import NotFinite, not_finite, of_voice
-from ..options import END_AT_ONCE
+from ..options import END_AT_ONCE, FRAME_RATE
 from ..speech.joined import assemble, note_of, warn_of
 from ..speech.lines import Line, LineReport, Spoken
 from ..speech.piece import NO_SAMPLES, Piece
@@ -28,6 +29,7 @@ from ..speech.text_feed import TextFeed
 from ..speech.text_reader import TextReader
 from ..speech.token_feed import TokenFeed
 from ..speech.wrong_words import follow_words
+from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
 from .codec.line import TurnLine
 from .codec.line_chunks import NO_CODES, LineChunks
@@ -38,6 +40,7 @@ from .speech import Chunk, Outcome, Speech
 
 log = logging.getLogger(__name__)
 
+NUMBERS = count(1)  # of utterances, for the codec
 PIECES_AHEAD = 4  # of a line: faster text is not read beyond them
 SHORT = 400  # characters; a shorter text is cut at once
 
@@ -90,14 +93,16 @@ class Utterance(TurnLine):
 
     parts: LinePieces  # from ``open`` on
 
-    def __init__(self, number: int, speech: Speech, rate: int, inbox: Inbox, is_alone: bool = False):
-        super().__init__(number, speech.line.voice.ref_codes)
+    def __init__(self, speech: Speech, rate: int, inboxes: Sequence[Inbox]):
+        super().__init__(next(NUMBERS), speech.line.voice.ref_codes)
         line, delivery = speech.line, speech.delivery
-        self.speech, self._rate = speech, rate
-        self.order, self.caller, self.is_alone = delivery.order, delivery.caller, is_alone
+        self.speech, self._rate, self._inboxes = speech, rate, inboxes
+        self.order, self.caller, self.is_alone = delivery.order, delivery.caller, False
+        self.device = -1
+        self.failed_on: dict[int, str] = {}  # devices, and why
         self.group = Group.of(speech.options)
         self.is_streamed = speech.is_live
-        self.signal = speech.bell = Signal(inbox, self)
+        self.signal = speech.bell = Signal(inboxes, self)
         self._reader = None if isinstance(line.text, str) else TextReader(line.text, self.signal, line.layout)
         self.status = Status.QUEUED if self._reader is None else Status.IDLE
         self.rows: dict[int, Piece] = {}
@@ -106,6 +111,7 @@ class Utterance(TurnLine):
         self._tokens: TokenFeed | None = (
             None  # the same, also after its end: the prompt has its first token only
         )
+        self._likely = 0 if self._reader is not None else likely_frames(str(line.text))
         self.take = 1
         self._retries = speech.options.retries if delivery.may_retry else 0
         self._given = 0  # pieces that were ready
@@ -169,8 +175,11 @@ class Utterance(TurnLine):
         return 0 if self._reader is not None else len(str(self.speech.line.text))
 
     @property
-    def served_s(self) -> float:
-        return self._sent_samples / self._rate
+    def left_s(self) -> float:
+        frames = self._likely
+        if self._reader is not None and self.is_open:
+            frames = self.parts.expected
+        return max(0.0, (frames - self._sent_frames) / FRAME_RATE)
 
     @property
     def wants(self) -> int:
@@ -182,7 +191,20 @@ class Utterance(TurnLine):
         return math.inf if self.is_full or self.is_starved else self.chunks.sizes.empty_at or now
 
     def allows(self, device: int) -> bool:
-        return True
+        return device not in self.failed_on
+
+    def again(self, is_alone: bool) -> Utterance:
+        """Return a new record of a line that failed before anything of it was delivered."""
+        again = Utterance(self.speech, self._rate, self._inboxes)
+        again.failed_on, again.is_alone = self.failed_on, is_alone
+        self.speech.progress.done = 0
+        return again
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it can be spoken from its beginning: nothing was delivered, and its text is still there."""
+        begun = self.speech.has_begun or self.speech.is_cancelled
+        return not begun and isinstance(self.speech.line.text, str)
 
     # Text and pieces
 
@@ -421,8 +443,6 @@ class Utterance(TurnLine):
             return
         self._in_codec += 1
         self.shared.whole.add(self, piece)
-        if not (self.rows or self.ready or self._waiting or self._text is not None):
-            self.speech.note_coded(True)
 
     # Takes
 
@@ -459,8 +479,6 @@ class Utterance(TurnLine):
         again, progress = self.parts.wrong(), self.speech.progress
         self.ready.extend(again)
         self.take += 1
-        if again:
-            self.speech.note_coded(False)
         progress.expected = max(progress.expected, progress.done + expected_of(again))
 
     # Codes and chunks
@@ -541,19 +559,15 @@ class Utterance(TurnLine):
         if self._reader is not None:
             self._reader.close()
 
-    def finish(self) -> None:
-        """Set the outcome of an utterance that is done."""
+    def outcome(self) -> Outcome:
+        """Return how an utterance that is done has ended."""
+        self.close_text()
         try:
             outcome = self._outcome() if self.is_open else cancelled(self.speech.line, self._rate)
         except Exception as error:  # of any kind: it is this line's, and its reader gets it
             log.exception("a line could not be ended: its reader gets the error")
             outcome = Outcome(error=error)
-        self.close_text()
-        self.speech.finish(outcome)
-
-    def fail(self, error: BaseException) -> None:
-        self.close_text()
-        self.speech.finish(Outcome(error=error))
+        return outcome
 
     def _outcome(self) -> Outcome:
         keep, is_complete = self.speech.delivery.keep, not (self.is_streamed or self._stopped)

@@ -314,7 +314,7 @@ class Speaker:
             Batch(one, rows, options.waiting, LINGER_S, ahead_of(one.model, rows))
             for one in (synthesizer, *others)
         ]
-        self._batch = Fleet(self._batches, queues=True) if others else self._batches[0]
+        self._batch = Fleet(self._batches) if others else self._batches[0]
         self._news: News | None = None
         self._readings: set[Reading] = set()
         self._encoders = Encoders()

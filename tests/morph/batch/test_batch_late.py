@@ -184,7 +184,7 @@ def test_an_iterator_whose_close_blocks_holds_up_nobody(synthesizer, voice) -> N
 def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> None:
     """A prompt takes some milliseconds, and all lines wait for it."""
     speech = Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), Bell())
-    line, counts = Utterance(1, speech, 24000, Inbox()), []
+    line, counts = Utterance(speech, 24000, [Inbox()]), []
     line.read()
     wait_until(lambda: line._reader._ended)
     with synthesizer.session():

@@ -36,11 +36,11 @@ def in_a_cycle(one: object) -> None:
 def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthesizer, monkeypatch) -> None:
     service = Batch(synthesizer, 1)
     in_a_cycle(service)
-    job, scheduler, inbox = service._job, service._scheduler, service._inbox
+    job, scheduler, inbox = service._job, service.loop._scheduler, service.loop.inbox
     handle, ran = Loop._handle, threading.Event()
 
     def collect_and_handle(one: Loop, has_model: bool = True) -> None:
-        with scheduler._lock:
+        with scheduler.lock:
             gc.collect()
         ran.set()
         handle(one, has_model)

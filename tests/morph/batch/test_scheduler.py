@@ -5,7 +5,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from qwen3_tts_morph.morph.batch.scheduler import AHEAD_S, OFFLINE_SHARE, RESERVE_S, SERVED_S, Busy, Scheduler
+from qwen3_tts_morph.morph.batch.scheduler import (
+    AGING,
+    AHEAD_S,
+    BROKEN_AFTER,
+    OFFLINE_SHARE,
+    RESERVE_S,
+    SPREAD_S,
+    Busy,
+    Scheduler,
+)
 
 SCHEDULES = 1000
 PIECE_S = 1.0  # of a row
@@ -21,6 +30,7 @@ class Said:
     order: int = 0
     group: tuple[object, ...] = (5,)
     is_alone = False
+    device = -1
     length: float = 1.0
     plays_s: float = 4.0
     excluded: set[int] = field(default_factory=set)
@@ -28,7 +38,7 @@ class Said:
     dry_at: float | None = None
     running: int = 0
     first_s: float | None = None
-    served_s = 0.0
+    left_s = 1.0
 
     @property
     def wants(self) -> int:
@@ -74,7 +84,6 @@ class World:
             said = one[2]
             said.pieces -= 1
             if said.is_live:
-                said.served_s += said.plays_s
                 said.first_s = self.now if said.first_s is None else said.first_s
                 said.dry_at = max(said.deadline(self.now), self.now) + said.plays_s
             self.running.remove(one)
@@ -180,13 +189,19 @@ def test_a_player_that_has_more_than_a_moment_left_waits_for_a_new_line() -> Non
     assert world.given == [ahead, new, ahead]
 
 
-def test_of_players_that_are_dry_the_one_that_was_served_least_goes_first() -> None:
+def test_of_players_that_are_dry_the_one_with_least_left_goes_first() -> None:
     world, long, new = World([1]), Said(pieces=9, plays_s=0.1), Said(pieces=2, plays_s=0.1)
+    long.left_s = 9.0
     world.submit(long)
     world.run(3)
     world.submit(new)
     world.run(2)
     assert world.given[3:] == [new, new]
+    long.left_s = 0.5 + AGING * (world.now - long.dry_at)
+    world.scheduler.requeue(long, world.now)
+    world.submit(new := Said())
+    world.admit()
+    assert world.given[5] is long, "it has been dry for long"
 
 
 def test_a_stream_gives_up_its_row_within_a_piece() -> None:
@@ -197,11 +212,11 @@ def test_a_stream_gives_up_its_row_within_a_piece() -> None:
     assert world.scheduler.yields(0, world.now) is None
     world.submit(new)
     assert world.scheduler.yields(0, world.now) is long, "it is ahead of its player"
-    long.dry_at, long.served_s = world.now + AHEAD_S / 2, 9.0
+    long.dry_at, long.left_s = world.now + AHEAD_S / 2, 9.0
     assert world.scheduler.yields(0, world.now) is None
     long.dry_at = world.now - 1
-    assert world.scheduler.yields(0, world.now) is long, "its player is dry, and it had more"
-    long.served_s = SERVED_S / 2
+    assert world.scheduler.yields(0, world.now) is long, "its player is dry, and it has more to say"
+    long.left_s = new.left_s
     assert world.scheduler.yields(0, world.now) is None
 
 
@@ -291,10 +306,32 @@ def test_groups_make_frames_in_rounds_the_earliest_deadline_first() -> None:
 
 
 def test_a_failed_utterance_goes_to_another_device() -> None:
-    world, said = World([1, 1]), Said()
-    world.submit(said)
-    [failed] = world.scheduler.next(0, 1, 0.0)
-    failed.excluded.add(0)
-    world.scheduler.release(failed, 0.0)
-    world.scheduler.requeue(failed, 0.0)
+    world, said = World([1, 1]), Said(excluded={0})
+    world.scheduler.resubmit(said, 0.0)
     assert not world.scheduler.next(0, 1, 0.0) and world.scheduler.next(1, 1, 0.0) == [said]
+
+
+def test_devices_share_new_utterances_and_what_one_leaves_goes_to_the_other() -> None:
+    world = World([4, 4])
+    world.submit(*(Said(is_live=False) for _ in range(6)))
+    world.admit()
+    assert sorted(one.device for one in world.given) == [0, 0, 0, 1, 1, 1]
+    world.submit(*(Said(is_live=False) for _ in range(2)))
+    world.now += SPREAD_S + 0.01
+    assert len(world.scheduler.next(0, 1, world.now)) == 1 and world.scheduler.offers(1, world.now)
+
+
+def test_an_utterance_stays_on_its_device() -> None:
+    world, said = World([1, 1]), Said(pieces=9)
+    world.submit(said)
+    world.run(9)
+    assert world.given == [said] * 9 and said.device == 0 and not world.scheduler.counts()
+
+
+def test_a_device_that_fails_gets_no_more_while_another_is_sound() -> None:
+    world = World([1, 1])
+    world.submit(Said())
+    for device in (0, 1):
+        for _ in range(BROKEN_AFTER):
+            world.scheduler.note_end(device, True)
+        assert world.scheduler.offers(0, world.now) == bool(device), "if all fail, none is left out"

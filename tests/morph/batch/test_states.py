@@ -60,7 +60,7 @@ class Watch:
             assert one.rows[row].frames.row == row, "a piece is in another row"
             assert one.number in loop._active and not one.speech.ended, "a line that has ended has a row"
         places = loop._scheduler._places.values()
-        pending = [changed() for changed in list(loop._inbox.changed)]
+        pending = [changed() for changed in list(loop.inbox.changed)]
         for one in {*loop._active.values(), *(place.utterance for place in places)}:
             assert one.status is not Status.DONE, "a line that has ended is not forgotten"
             assert (one.status is Status.RUNNING) == bool(one.rows), (

@@ -1,7 +1,7 @@
 """Lines on several devices; several models on the CPU stand for several GPUs."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.fleet import Fleet
-from qwen3_tts_morph.morph.batch.speech import Speech
+from qwen3_tts_morph.morph.batch.utterance import Utterance
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.kept.once import speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
@@ -57,15 +57,15 @@ def assert_same(some: list[Spoken], others: list[Spoken]) -> None:
 
 def break_device(batch: Batch, error: BaseException, seeds: set[int] | None = None) -> None:
     """Let a device fail at every line, or at the lines with these seeds."""
-    take: Callable[..., None] = batch.take
+    loop, opened = batch.loop, batch.loop._open
 
-    def fail(*speeches: Speech) -> None:
-        broken = [one for one in speeches if seeds is None or one.line.seed in seeds]
-        take(*(one for one in speeches if one not in broken))
-        for one in broken:
-            one.fail(error)
+    def fail(one: Utterance) -> bool:
+        if seeds is not None and one.speech.line.seed not in seeds:
+            return opened(one)
+        loop._fail(one, error)
+        return False
 
-    batch.take = fail
+    loop._open = fail
 
 
 def test_lines_are_those_of_one_device_and_say_which_made_them(fleet, alone, models) -> None:
