@@ -26,6 +26,7 @@ import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.runtime.errors import first_line
+from qwen3_tts_morph.morph.setting import Setting
 from qwen3_tts_morph.morph.speech.lines import Line, check_line
 from qwen3_tts_morph.morph.speech.takes import is_silent
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -81,10 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the report, .md; another with .json lies beside it; default: qwen3-tts-morph-check.md, or with a number",
     )
-    arguments.add_overwrite(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace files of these names")
     parser.add_argument(
         "--frames",
-        type=arguments.whole_number(2, 2000),
+        type=arguments.reader(Setting(FRAMES, low=2, high=2000)),
         default=FRAMES,
         help="how many frames of 80 ms are compared",
     )
