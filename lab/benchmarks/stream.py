@@ -20,9 +20,7 @@ A random checkpoint's tokenizer makes a token of every byte; of the benchmark's 
 has the text in its prompt (preset, ICL) then needs ``--characters 18`` for the time that a published checkpoint takes.
 
 ``--lines``: so many lines at once, with the first of the voices. With ``--seconds`` they speak as long as that, in one
-run after those that warm up. Of two or more lines, the last row of the batch is then left to lines that arrive
-while the others play: lines of the same stream, held back from the engine until a random moment of a frame, with their
-prompts made already, each 12 frames long. ``arrival_p50_ms`` is from that moment to such a line's first samples.
+run after those that warm up. The table "joins" has lines that come while others play.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.batch.speech import Chunk
-from qwen3_tts_morph.morph.decode.rows import Rows
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -59,14 +56,7 @@ from .common import (
     usable_engines,
 )
 from .results import Row
-from .stream_probe import (
-    ARRIVAL_FRAMES,
-    FRAMES_PER_ARRIVAL,
-    Arrivals,
-    Marks,
-    ProbedEngine,
-    ProbedMeasured,
-)
+from .stream_probe import Marks, ProbedEngine, ProbedMeasured
 
 AUTO = (
     "auto"  # what users get; on a CPU with upstream's codec, which the others of the graph engine do not use
@@ -150,23 +140,14 @@ def make_voice(model: Model, kind: str) -> Voice:
 
 @dataclass(frozen=True)
 class Case:
-    """One row: an engine by its name, SEQ_GROUPS, a voice, how many lines at once, and their frames.
-
-    ``arriving`` more lines arrive while they play, in the place of the last one. ``characters`` of the text are spoken.
-    """
+    """One row: an engine by its name, SEQ_GROUPS, a voice, lines at once, their frames and the spoken characters."""
 
     engine: str
     seq_groups: int
     voice: str
     lines: int = 1
     frames: int = 60
-    arriving: int = 0
     characters: int = len(TEXT)
-
-    @property
-    def together(self) -> int:
-        """The lines that begin at once."""
-        return self.lines - (self.arriving > 0)
 
     @property
     def options(self) -> GenerateOptions:
@@ -177,40 +158,24 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: seconds for all lines, what their players heard, those of arriving lines, and a line's steps in ms."""
+    """One run: seconds for all lines, what their players heard, and a line's steps in ms."""
 
     seconds: float
     heard: list[Heard]
-    arrived: list[Heard]
     steps: dict[str, float]
 
 
 def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice) -> Run:
     """Stream the lines of a case."""
-    texts = [
-        Line(TEXT[: case.characters], voice, "english", seed) for seed in range(case.together + case.arriving)
-    ]
-    arrivals: list[Arrivals] = []
-
-    def spread(rows: Rows) -> Arrivals:
-        arrivals.append(Arrivals(rows, case.together, case.arriving, case.frames))
-        return arrivals[0]
-
-    engine.spread = spread if case.arriving else None
-    options = case.options
+    texts = [Line(TEXT[: case.characters], voice, "english", seed) for seed in range(case.lines)]
     engine.marks = marks = Marks(synthesizer.model.device) if case.lines == 1 else None
     began = time.perf_counter()
     players = [Player(began, synthesizer.model.sample_rate) for _ in texts]
-    with stream_lines(synthesizer, texts, options) as stream:
+    with stream_lines(synthesizer, texts, case.options) as stream:
         for chunk in stream:
             players[chunk.line].hear(chunk.samples)
     seconds = time.perf_counter() - began
-    came = arrivals[0].at if arrivals else []
-    arriving = players[case.together :][: len(came)]
-    for player, at in zip(arriving, came, strict=True):
-        player.began = at
-    heard = [player.heard() for player in players[: case.together]]
-    return Run(seconds, heard, [player.heard() for player in arriving], marks.read() if marks else {})
+    return Run(seconds, [player.heard() for player in players], marks.read() if marks else {})
 
 
 def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int) -> Row:
@@ -222,10 +187,9 @@ def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int)
     if isinstance(engine, Measured):
         engine.check_ran()
     engine.free()
-    frames = [case.frames] * case.together + [min(ARRIVAL_FRAMES, case.frames)] * case.arriving
     return make_row(
         Setting("stream", case.engine, case.seq_groups, case.lines), options, model,
-        1000 * statistics.median(one.seconds for one in runs), frames,
+        1000 * statistics.median(one.seconds for one in runs), [case.frames] * case.lines,
         voice=case.voice, lines=case.lines, seconds=case.frames / FRAME_RATE, characters=case.characters,
         **figures(runs),
     )  # fmt: skip
@@ -234,18 +198,12 @@ def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int)
 def figures(runs: Sequence[Run]) -> dict[str, float | None]:
     """Return the figures of a case's runs, by their names in the row."""
     every = [one for run in runs for one in run.heard]
-    arrived = [one.playable_s for run in runs for one in run.arrived]
-    both = [[*run.heard, *run.arrived] for run in runs]
     made: dict[str, float | None] = {
         "first_playable_ms": 1000 * statistics.median(one.playable_s for one in every),
         "first_playable_p95_ms": percentile_ms([one.playable_s for one in every], 95),
         "first_audible_ms": 1000 * statistics.median(one.audible_s for one in every),
-        "underruns": max(sum(one.underruns for one in heard) for heard in both),
-        "gap_ms": 1000 * max(one.gap_s for heard in both for one in heard),
-        "arrivals": len(arrived),
-        "arrival_p50_ms": percentile_ms(arrived, 50),
-        "arrival_p95_ms": percentile_ms(arrived, 95),
-        "arrival_most_ms": percentile_ms(arrived, 100),
+        "underruns": max(sum(one.underruns for one in run.heard) for run in runs),
+        "gap_ms": 1000 * max(one.gap_s for one in every),
     }
     steps = [run.steps for run in runs if run.steps]
     names = dict.fromkeys(name for one in steps for name in one)
@@ -259,11 +217,7 @@ def cases_of(options: argparse.Namespace, engine: str, groups: int) -> list[tupl
     if options.seconds is None:
         return first + [(replace(one, lines=lines), options.repeats) for lines in options.lines if lines > 1]
     frames = round(options.seconds * FRAME_RATE)
-    arriving = max(1, frames // FRAMES_PER_ARRIVAL)
-    return first + [
-        (replace(one, lines=lines, frames=frames, arriving=arriving if lines > 1 else 0), 1)
-        for lines in options.lines
-    ]
+    return first + [(replace(one, lines=lines, frames=frames), 1) for lines in options.lines]
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -277,7 +231,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument(
         "--characters", type=int, default=len(TEXT), help="of the text that is spoken (default %(default)s)"
     )
-    table.add_argument("--seconds", type=float, help="lines at once speak this long, and others arrive")
+    table.add_argument("--seconds", type=float, help="lines at once speak this long")
     return table.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""For the table "stream": where the time to the first samples goes, and lines that arrive while others play.
+"""For the table "stream": where the time to the first samples goes.
 
 The product knows nothing of it: rows and codecs are wrapped on their way from the engine. A wrapper has what it
 changes; everything else is the product's own.
@@ -6,11 +6,9 @@ changes; everything else is the product's own.
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +20,6 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 
 from .common import Measured
-
-ARRIVAL_FRAMES = 12  # of a line that arrives: then its row is free for the next one
-FRAMES_PER_ARRIVAL = 25
 
 
 class Marks:
@@ -100,8 +95,12 @@ class MarkedCodec(Wrapped):
         return MarkedWaves(self._inner.launch(codes), self._marks)
 
 
-class ProbedRows(Wrapped):
-    """Rows whose state can be set, as a running batch does."""
+class WatchedRows(Wrapped):
+    """Rows whose first line and first codes are marked."""
+
+    def __init__(self, rows: Rows, marks: Marks):
+        super().__init__(rows)
+        self._marks = marks
 
     @property
     def late(self) -> bool:
@@ -111,14 +110,6 @@ class ProbedRows(Wrapped):
     @late.setter
     def late(self, late: bool) -> None:
         self._inner.late = late
-
-
-class WatchedRows(ProbedRows):
-    """Rows whose first line and first codes are marked."""
-
-    def __init__(self, rows: Rows, marks: Marks):
-        super().__init__(rows)
-        self._marks = marks
 
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
         """See ``Rows``."""
@@ -135,76 +126,10 @@ class WatchedRows(ProbedRows):
         return frame
 
 
-class Arrivals(ProbedRows):
-    """Rows that the last lines get one at a time, spread evenly over the frames of the first one.
-
-    A line arrives at a random moment within a frame, as a request to a server would. Its prompt is made already, and
-    it speaks ``ARRIVAL_FRAMES`` frames.
-
-    Args:
-        rows: are asked for all lines; each is one piece.
-        together: how many begin at once.
-        count: how many arrive.
-        frames: of the lines that begin at once.
-    """
-
-    def __init__(self, rows: Rows, together: int, count: int, frames: int):
-        super().__init__(rows)
-        self.at: list[float] = []  # of each line that arrived while others played: time.perf_counter()
-        self._together, self._count, self._frames = together, count, frames
-        self._every = max(1, frames // (count + 1))
-        self._random = random.Random(0)
-        self._taken = self._made = self._running = 0
-        self._frame_at = self._frame_s = 0.0
-        self._due: float | None = None
-
-    def room(self, waiting: int) -> int:
-        """See ``Rows``."""
-        if self._taken < self._together:
-            return int(self._inner.room(min(waiting, self._together - self._taken)))
-        arrived = self._taken - self._together
-        if self._due is None and (not self._running or self._made >= (arrived + 1) * self._every):
-            self._due = time.perf_counter() + self._random.random() * self._frame_s * bool(self._running)
-        is_due = self._due is not None and time.perf_counter() >= self._due
-        return int(self._inner.room(1)) if is_due else 0
-
-    def admit(self, lines: Sequence[LineRequest]) -> list[int]:
-        """See ``Rows``."""
-        if self._taken >= self._together:
-            for line in lines:
-                line.guard.max_frames, line.guard.detect_loops = min(ARRIVAL_FRAMES, self._frames), False
-            if self._due is not None and self._made < self._frames:
-                self.at.append(self._due)
-            self._due = None
-        self._taken, self._running = self._taken + len(lines), self._running + len(lines)
-        rows: list[int] = self._inner.admit(lines)
-        return rows
-
-    def read(self) -> Frame | None:
-        """See ``Rows``."""
-        frame: Frame | None = self._inner.read()
-        if frame is not None:
-            now = time.perf_counter()
-            self._frame_s, self._frame_at = now - (self._frame_at or now), now
-            self._made += 1
-        return frame
-
-    def release(self, row: int) -> None:
-        """See ``Rows``."""
-        self._running -= 1
-        self._inner.release(row)
-
-
 class ProbedEngine(Engine):
-    """An engine whose next decoding is marked, or gets lines late.
-
-    Attributes:
-        marks: of the next decoding, or None.
-        spread: changes the rows of the next decoding, or None.
-    """
+    """An engine whose next decoding is marked, if ``marks`` is given."""
 
     marks: Marks | None = None
-    spread: Callable[[Rows], Arrivals] | None = None
 
     @contextmanager
     def open_rows(
@@ -213,10 +138,8 @@ class ProbedEngine(Engine):
         """See ``Engine.open_rows``."""
         if self.marks is not None:
             self.marks.add("prompt_ms")
-        late = plan.late or self.spread is not None
-        with super().open_rows(model, options, replace(plan, late=late), choice) as rows:
-            watched = rows if self.marks is None else WatchedRows(rows, self.marks)
-            yield watched if self.spread is None else self.spread(watched)
+        with super().open_rows(model, options, plan, choice) as rows:
+            yield rows if self.marks is None else WatchedRows(rows, self.marks)
 
     def open_codec(self, *asked: Any) -> Any:
         """See ``Engine.open_codec``."""
