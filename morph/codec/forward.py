@@ -40,8 +40,8 @@ class Rings:
 class TorchOps:
     """The operations that kernels may replace, in torch; ``keep`` ``[frames]`` is false in gaps."""
 
-    def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
-        """Prepare for a row of a new length; ``row`` decodes one with the operations that it is passed."""
+    def compile_ahead(self, *rows: Callable[[TorchOps], None]) -> None:
+        """Prepare for rows of new lengths, the first before others; each decodes one with operations passed to it."""
 
     def add_norm(
         self, states: torch.Tensor, added: torch.Tensor, scale: torch.Tensor, norm_after: Norm

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Hashable
+from functools import partial
 
 import torch
 
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
 from ..frame.step import prefill, prefill_all, prefill_prefix
 from ..frame.weights import Weights
-from ..kernels import Passes, available, choose_frame, compile_frame, compile_prompt, torch_passes
+from ..kernels import Passes, available, choose_frame, compile_passes, torch_passes
 from ..runtime.capture import graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
@@ -64,8 +65,9 @@ class FrameBackend:
         """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated."""
         # If graphs own their temporaries, Triton refuses that memory (``workspace.py``); a short prompt has none.
         alone = len(slots.state.tokens) == 1
-        if alone and _runs_short(self._passes, arrivals):
-            self._compile_prompt(weights, slots, arrivals)
+        if alone and self._passes.prompt is not None and _runs_short(self._passes, arrivals):
+            key, device = ("prompt", arrivals.embeds.shape[1]), slots.state.hidden.device
+            self._compile(key, device, partial(self._passes.prompt, weights, slots, arrivals))
         elif captured and graphs_keep_memory(slots.state.hidden.device):
             prefill(weights, slots, arrivals)
             return
@@ -74,20 +76,19 @@ class FrameBackend:
         else:
             self._repeat(lambda passes: prefill(weights, slots, arrivals, passes.ops))
 
-    def _compile_prompt(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
-        if (
-            self._is_new(("prompt", arrivals.embeds.shape[1]))
-            and available(slots.state.hidden.device) is None
-        ):
-            compile_prompt(weights, slots, arrivals)
-
-    def _is_new(self, key: Hashable) -> bool:
-        if self.fallback is not None or key in self._compiled:
-            return False
+    def _compile(self, key: Hashable, device: torch.device, *passes: Callable[..., None]) -> None:
+        """Compile the kernels of passes in parallel, once; otherwise each compiles at its first launch."""
+        if self.fallback is not None or key in self._compiled or available(device) is not None:
+            return
         if not self._compiled:
             log.info(COMPILING)
         self._compiled.add(key)
-        return True
+        try:
+            compile_passes(device, *passes)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:  # as at a launch
+            self.refuse(first_line(error))
 
     def prefill_prefix(self, weights: Weights, slots: Buffers, embeds: torch.Tensor) -> None:
         """Run the beginning of a single line's prompt, ``[P, H]``: see ``frame.step.prefill_prefix``."""
@@ -95,6 +96,8 @@ class FrameBackend:
 
     def begin(self, weights: Weights, slots: Buffers, last: LastPositions, window: int) -> None:
         """As ``frame.step.begin_lines``, of a single line."""
+        begin = partial(self._passes.begin, weights, slots, last, window)
+        self._compile(("begin", window), slots.state.hidden.device, begin)
         self._repeat(lambda passes: passes.begin(weights, slots, last, window))
 
     def _repeat(self, run: Callable[[Passes], None]) -> None:
@@ -108,11 +111,11 @@ class FrameBackend:
             self.refuse(first_line(error))
             run(self._passes)
 
-    def compile(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """Compile a frame's kernels in parallel, once; otherwise each compiles at its first launch."""
-        key = (seq_groups, window, len(slots.state.tokens))
-        if self._is_new(key) and available(slots.state.hidden.device) is None:
-            compile_frame(weights, slots, seq_groups, window)
+    def compile(self, weights: Weights, slots: Buffers, seq_groups: int, *windows: int) -> None:
+        """Compile a frame's kernels in the first window; see ``compile_in_parallel`` for the others."""
+        key = (seq_groups, windows[0], len(slots.state.tokens))
+        frames = (partial(self._passes.decode, weights, slots, seq_groups, window) for window in windows)
+        self._compile(key, slots.state.hidden.device, *frames)
 
     def decode(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
         """Run a frame; raise RuntimeError for a kernel that fails after the first frame of its kind (in a capture)."""

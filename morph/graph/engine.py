@@ -259,20 +259,23 @@ class GraphDecoder:
             with without_cudnn():
                 self.frames.prefill_prefix(weights, slots, prefix.embeds)
             self._prefixes.keep(prefix, slots.cache.window(len(prefix.embeds)).clone())
-            self.frames.compile(weights, slots, self.group.seq_groups, window)
         self._run(("begin", window), self.frames.begin, last, window)
 
     def _run(self, key: Hashable, function: Callable[..., None], *given: object) -> None:
         """Replay the graph of one of ``frames``' functions, or call it; without cuDNN's attention."""
-        weights, slots, graphs = self._started
-        if self.group.tail == STOCK:
-            weights = weights.stock
+        _, slots, graphs = self._started
+        weights = self._weights
 
         def run() -> None:
             with without_cudnn():
                 function(weights, slots, *given)
 
         graphs.run(key, run)
+
+    @property
+    def _weights(self) -> Weights:
+        weights = self._started[0]
+        return weights.stock if self.group.tail == STOCK else weights
 
     def _pad(self, positions: int) -> int:
         return pad_length(positions) if self.batch > 1 else pad_single(positions)
@@ -362,6 +365,7 @@ class GraphDecoder:
         """Capture, before any line has a row, what a line alone waits for; plan what others would wait for."""
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
         *longer, shortest = windows_up_to(self.context)
+        self.frames.compile(self._weights, self._started[1], self.group.seq_groups, shortest, *longer)
         self._prepare_frames()
         for _ in range(2):
             self.frame(1, [0])  # of a stopped row

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,7 +30,6 @@ from ..model.weights.int8 import Int8Weight
 if TYPE_CHECKING:
     from ..frame.buffers import Buffers, LastPositions, PrefillBatch
     from ..frame.weights import Weights
-    from .plan import Plan
 
 OLDEST_CAPABILITY = (8, 0)
 
@@ -73,24 +73,13 @@ def unsupported(weights: Weights) -> str | None:
     return None
 
 
-def compile_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int) -> None:
-    from .frame import decode_frame
-
-    _compile(weights, lambda plan: decode_frame(weights, buffers, seq_groups, window, plan))
-
-
-def compile_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch) -> None:
-    from .frame import run_prompt
-
-    _compile(weights, lambda plan: run_prompt(weights, buffers, arrivals, plan))
-
-
-def _compile(weights: Weights, run_pass: Callable[[Plan], None]) -> None:
+def compile_passes(device: torch.device, *passes: Callable[..., None]) -> None:
+    """Compile the kernels of passes of ``choose_frame``, with all arguments but the plan: ``compile_in_parallel``."""
     from .plan import Plan
     from .precompile import compile_in_parallel, compile_only
 
-    plan = replace(Plan.of(weights.first_head.device), start=compile_only)
-    compile_in_parallel(lambda: run_pass(plan))
+    plan = replace(Plan.of(device), start=compile_only)
+    compile_in_parallel(*(partial(one, plan=plan) for one in passes))
 
 
 @dataclass(frozen=True)

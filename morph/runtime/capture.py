@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .fallback import Fallback
-from .first_times import FirstTimes, Planned
+from .first_times import FirstTimes
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class CapturedGraphs:
     def plan(self, need: int, key: Hashable, call: Callable[[], object]) -> None:
         """Have ``FirstTimes.prepare_next`` do so, in the order of need."""
         if self.lacks(key):
-            self._first_times.plan(Planned(need, self, key, call))
+            self._first_times.plan(need, self, key, call)
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         """Call, capture or replay the function of this key, in the current stream's order."""

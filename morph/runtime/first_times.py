@@ -4,35 +4,13 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 log = logging.getLogger(__name__)
 
 
-# What is prepared behind a line alone, in the order of need.
-TOGETHER, LONG, COMPLETE = range(
-    3
-)  # lines that begin together, long lines, and the codec's rows of complete lines
-
-
-class Lacking(Protocol):
-    def lacks(self, key: Hashable) -> bool:
-        """Return whether a graph of this key can be captured and is not yet."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A graph to capture: ``call`` runs its function, the first time directly."""
-
-    need: int
-    graphs: Lacking
-    key: Hashable
-    call: Callable[[], object]
-
-    @property
-    def is_missing(self) -> bool:
-        return self.graphs.lacks(self.key)
+# What is prepared behind a line alone, by need: for lines that begin together, for long ones, for complete ones.
+TOGETHER, LONG, COMPLETE = range(3)
 
 
 class FirstTimes:
@@ -45,35 +23,36 @@ class FirstTimes:
         self.captures = 0  # captured graphs
         self.late = 0  # first calls and captures that held up lines
         self.seconds = 0.0  # host time of all of them
-        self._planned: list[Planned] = []
+        self._planned: dict[tuple[Any, Hashable], tuple[int, Callable[[], object]]] = {}
         self._settled = self._follows_plan = False
 
-    def plan(self, new: Planned) -> None:
-        others = [one for one in self._planned if one.graphs is not new.graphs or one.key != new.key]
-        self._planned = sorted([*others, new], key=lambda one: one.need)
+    def plan(self, need: int, graphs: Any, key: Hashable, call: Callable[[], object]) -> None:
+        """Have ``call`` run the function of a key of ``CapturedGraphs`` until it is captured."""
+        self._planned[graphs, key] = need, call
 
-    def forget(self, graphs: Lacking) -> None:
-        """Drop what is planned for some graphs."""
-        self._planned = [one for one in self._planned if one.graphs is not graphs]
+    def forget(self, graphs: Any) -> None:
+        self._planned = {which: how for which, how in self._planned.items() if which[0] is not graphs}
 
     @property
     def planned(self) -> int:
         """How many graphs are captured, or will be."""
-        return self.captures + sum(one.is_missing for one in tuple(self._planned))
+        return self.captures + sum(graphs.lacks(key) for graphs, key in tuple(self._planned))
 
     def prepare_next(self) -> bool:
         """Do the next first call or capture that is planned; return whether there was one."""
-        while self._planned:
-            one = self._planned.pop(0)
-            if one.is_missing:
-                self._follows_plan = True
-                try:
-                    one.call()
-                finally:
-                    self._follows_plan = False
-                self._planned.insert(0, one)  # after a direct call it is captured next
-                return True
-        return False
+        self._planned = {which: how for which, how in self._planned.items() if which[0].lacks(which[1])}
+        if not self._planned:
+            return False
+        which = min(self._planned, key=lambda one: self._planned[one][0])
+        self._follows_plan = True
+        try:
+            self._planned[which][1]()
+        except Exception:
+            self.forget(which[0])  # it would fail again
+            raise
+        finally:
+            self._follows_plan = False
+        return True
 
     def settle(self) -> None:
         self._settled = True

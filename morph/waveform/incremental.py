@@ -336,13 +336,23 @@ class RowStream:
     @torch.inference_mode()
     def prepare(self) -> None:
         """Capture and time the step of a line alone; plan those of more lines."""
+        sizes = sorted({self._size(lines) for lines in range(1, self.lines + 1)})
+        if self._graphs is not None and self._graphs.lacks(("step", 1)):
+            passes = [partial(self._decode_nothing, size) for size in sizes]
+            self._attempt(lambda: self._ops.compile_ahead(*passes))
         self._capture(1)
         self.step_s(1)
         if self._graphs is not None:
-            for size in sorted({self._size(lines) for lines in range(2, self.lines + 1)}):
+            for size in sizes[1:]:
                 self._graphs.plan(TOGETHER, ("step", size), partial(self.step_s, size))
         if self._inputs.is_cuda:
             self._take_pinned()
+
+    def _decode_nothing(self, size: int, ops: TorchOps) -> None:
+        """Decode no frames, with copies of some lines' states."""
+        lines = torch.arange(size, device=self._inputs.device)
+        inputs = torch.zeros_like(self._inputs[:size])
+        decode_step(self._weights, self._states.gather(lines), inputs[:, :, :-1], inputs[:, 0, -1], ops)
 
     def _take_pinned(self) -> None:
         """Let torch hold pinned memory for the samples of all steps: asking the driver for more stops the device."""
@@ -383,8 +393,11 @@ class RowStream:
 
     def _step(self, rows: Mapping[int, int], wanted: bool = True) -> None:
         """Run the step that ``_put`` has written; it overwrites its lines' samples if they are wanted."""
+        self._attempt(lambda: self._run(len(rows), wanted))
+
+    def _attempt(self, run: Callable[[], None]) -> None:
         try:
-            self._run(len(rows), wanted)
+            run()
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # Triton's own types, which vary by version
@@ -395,7 +408,7 @@ class RowStream:
             self._replace_ops = None
             if self._graphs is not None:
                 self._graphs.forget()
-            self._run(len(rows), wanted)
+            run()
 
     def _run(self, size: int, wanted: bool = True) -> None:
         inputs, samples = self._inputs[:size], self._samples[:size]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import importlib.util
 import logging
 import os
@@ -107,25 +108,36 @@ def run_server(options: ServerOptions) -> None:
     Raises ValueError for missing packages or a bad checkpoint, OSError if the address is in use.
     """
     check_packages()
-    import uvicorn
-
-    from .connections import (
-        ACCEPT_FAILED,
-        HEAD_BYTES,
-        NO_REQUEST,
-        SPARE,
-        Seldom,
-        http_protocol,
-        websocket_protocol,
-    )
-    from .shutdown import CLOSING_S, Server
-
     sys.setswitchinterval(SWITCH_S)
+    gc.disable()  # until the first line is spoken: collections take a tenth of the imports' time, and find nothing
+    try:
+        _run_server(options)
+    finally:
+        gc.enable()
+
+
+def _run_server(options: ServerOptions) -> None:
+    wake_devices(options)
     lines = (rows_of(options) + options.waiting) * len(options.all_devices)
-    connections, backlog = fit_connections(lines + MORE_CONNECTIONS, SPARE)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
+        app = make_app(options)
+        # Not earlier: the model warms up meanwhile.
+        import uvicorn
+
+        from .connections import (
+            ACCEPT_FAILED,
+            HEAD_BYTES,
+            NO_REQUEST,
+            SPARE,
+            Seldom,
+            http_protocol,
+            websocket_protocol,
+        )
+        from .shutdown import CLOSING_S, Server
+
+        connections, backlog = fit_connections(lines + MORE_CONNECTIONS, SPARE)
         config = uvicorn.Config(
-            make_app(options),
+            app,
             http=http_protocol(options.limits, connections),
             ws=websocket_protocol(options.limits),
             log_config=None,
@@ -185,11 +197,19 @@ def is_worth_a_line(record: logging.LogRecord) -> bool:
 
 def make_app(options: ServerOptions) -> Starlette:
     """Load the model and return the application; a thread warms it up, after which ``/ready`` says so."""
-    from ..routes.app import create_app
-
     speaker = load_speaker(options)
     threading.Thread(target=_warm, args=(speaker,), name="speech warm-up", daemon=True).start()
+    from ..routes.app import create_app  # meanwhile
+
     return create_app(speaker, options)
+
+
+def wake_devices(options: ServerOptions) -> None:
+    """Load what GPUs need in threads, beside imports and the weights."""
+    from ...morph.kernels.wake import wake
+
+    for name in options.all_devices:
+        threading.Thread(target=wake, args=(name,), name="speech warm-up", daemon=True).start()
 
 
 def load_speaker(options: ServerOptions) -> Speaker:
@@ -215,7 +235,9 @@ def _warm(speaker: Any) -> None:
         log.info("closed before the first line was spoken")
     except Exception:
         log.exception("the first line could not be spoken: /ready stays false")
-    else:
+    finally:
+        gc.enable()
+    if speaker.is_ready:
         prepare_rest(speaker)
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -376,9 +376,11 @@ class Speaker:
     def warm(self, before_ready: Callable[[], None] = lambda: None) -> None:
         """Warm up for a line alone, then admit requests; ``before_ready`` is called between the two."""
         began = time.perf_counter()
-        encode_all(self.model.sample_rate)
-        for batch in self._batches:
-            self._warm(batch)
+        with ThreadPoolExecutor(1, "speech warm-up") as meanwhile:
+            encoded = meanwhile.submit(encode_all, self.model.sample_rate)
+            for batch in self._batches:
+                self._warm(batch)
+            encoded.result()
         for one in self._engines:
             one.first_times.settle()
         before_ready()

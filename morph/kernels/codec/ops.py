@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 
@@ -59,9 +60,9 @@ class TritonOps(TorchOps):
         units = torch.cuda.get_device_capability(device) >= (8, 0)
         return cls(units, long_tiles=TMA_TILES if has_tma(device) else None)
 
-    def compile_ahead(self, row: Callable[[TorchOps], None]) -> None:
+    def compile_ahead(self, *rows: Callable[[TorchOps], None]) -> None:
         ops = TritonOps(self.units, self.tiles, self.long_tiles, compile_only)
-        compile_in_parallel(lambda: row(ops))
+        compile_in_parallel(*(partial(row, ops) for row in rows))
 
     def add_norm(
         self, states: torch.Tensor, added: torch.Tensor, scale: torch.Tensor, norm_after: Norm

@@ -1,6 +1,7 @@
 """Kernels compiled ahead of a pass: none is launched, none is left to compile for the pass, no state changes."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 import triton
-from qwen3_tts_morph.morph.kernels import compile_frame
+from qwen3_tts_morph.morph.kernels import compile_passes, precompile
 from qwen3_tts_morph.morph.kernels.frame import decode_frame
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.precompile import compile_in_parallel, compile_only, run
@@ -46,6 +47,25 @@ def test_an_older_triton_compiles_at_the_first_launch(monkeypatch):
     compile_in_parallel(lambda: pytest.fail("the pass ran"))
 
 
+@needs_mode
+@pytest.mark.parametrize("cold_s, passes", [(60, ["needed"]), (-1, ["needed", "later"])])
+def test_kernels_that_are_needed_later_are_compiled_ahead_only_if_the_machine_is_new(
+    monkeypatch, cold_s, passes
+):
+    from triton.runtime import _async_compile
+
+    ran, kept = [], list[str]()
+
+    def run_pass(name: str) -> None:
+        ran.append(name)
+        _async_compile.active_mode.get().submit(name, lambda: name, kept.append)
+
+    monkeypatch.setattr(precompile, "COLD_S", cold_s)
+    compile_in_parallel(partial(run_pass, "needed"), partial(run_pass, "later"))
+    assert ran == kept == passes
+    assert _async_compile.active_mode.get() is None
+
+
 @pytest.mark.parametrize("shape, batch", [("tiny", 1), ("tiny-1.7B", 4)])
 @torch.inference_mode()
 def test_compiling_a_frame_launches_nothing_and_changes_no_line(device, shape, batch):
@@ -73,7 +93,7 @@ def test_a_frame_finds_all_its_kernels_compiled(tmp_path, monkeypatch):
     weights = random_weights(SHAPES["tiny-1.7B"], device, torch.bfloat16)
     slots = random_slots(SHAPES["tiny-1.7B"], weights, 3, 64, [40, 3, 17], Sampling())
     monkeypatch.setattr(knobs.runtime, "jit_post_compile_hook", lambda **given: compiled.append(given["key"]))
-    compile_frame(weights, slots, 6, 64)
+    compile_passes(device, partial(decode_frame, weights, slots, 6, 64))
     ahead = len(compiled)
     decode_frame(weights, slots, 6, 64)
     torch.cuda.synchronize()

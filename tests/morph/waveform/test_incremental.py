@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, LineStates, RowStream, Warm
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, RAMP, random_codes, signal_to_noise, steps
+from tests.morph.recorded import Recordings
 
 
 @pytest.fixture
@@ -179,6 +180,24 @@ def test_a_step_has_the_size_of_its_lines(model, monkeypatch):
     for count in range(1, 7):
         decode(row, dict.fromkeys(range(count), codes))
     assert sizes == [1, 2, 4, 4, 6, 6]
+
+
+class AheadOps(TorchOps):
+    def compile_ahead(self, *rows):
+        self.rows = len(rows)
+        for row in rows:
+            row(TorchOps())
+
+
+def test_steps_of_all_sizes_are_compiled_ahead_and_change_no_line(model, monkeypatch):
+    row, codes = RowStream(CodecWeights.of(model.codec.decoder), 3, AheadOps()), random_codes(model, 30)
+    wanted = stream(rows(model, 3), 1, codes)
+    stream(row, 1, codes[:12])
+    row._graphs = Recordings(torch.device("cpu"))
+    row.prepare()
+    assert row._ops.rows == 3, "of 1, 2 and 3 lines"
+    ours = np.concatenate((wanted[: 12 * FRAME], stream(row, 1, codes[12:])))
+    assert np.array_equal(ours, wanted)
 
 
 def test_the_steps_of_a_chunk_are_known_before(model, monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead
-from qwen3_tts_morph.morph.runtime.first_times import Planned
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -92,7 +91,7 @@ def test_the_rest_is_prepared_beside_requests_and_metrics_say_how_far_it_is(clie
 
     graphs, asked = Graphs(), []
     for key in ("a", "b", "c"):
-        first.plan(Planned(0, graphs, key, partial(capture, key)))
+        first.plan(0, graphs, key, partial(capture, key))
     assert value_of(client.get("/metrics").text, "morph_tts_captures_planned") == 3
     with ThreadPoolExecutor() as threads:
         client.speaker.prepare_rest()

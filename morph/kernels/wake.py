@@ -1,0 +1,25 @@
+"""What torch and Triton load when a GPU is first used: the driver's context, libraries, modules."""
+
+import logging
+
+import torch
+from torch.nn import functional
+
+from . import available
+
+log = logging.getLogger(__name__)
+
+
+@torch.inference_mode()
+def wake(name: str) -> None:
+    """Load it all for a device (or "auto"), beside other work of the host; what fails is reported when it is needed."""
+    try:
+        device = torch.device("cuda" if name == "auto" else name)
+        if device.type != "cuda" or not torch.cuda.is_available():
+            return
+        with torch.cuda.device(device):
+            ones = torch.ones(1, 16, 16, dtype=torch.bfloat16, device=device)
+            functional.conv1d(ones, ones @ ones)
+        available(device)  # imports Triton
+    except Exception:  # of many types, and of no use to anybody yet
+        log.debug("%s could not be used ahead", name, exc_info=True)
