@@ -3,7 +3,6 @@
 import logging
 
 import torch
-from torch.nn import functional
 
 from . import available
 
@@ -19,7 +18,7 @@ def wake(name: str) -> None:
             return
         with torch.cuda.device(device):
             ones = torch.ones(1, 16, 16, dtype=torch.bfloat16, device=device)
-            functional.conv1d(ones, ones @ ones)
+            torch.matmul(ones, ones)
         available(device)  # imports Triton
     except Exception:  # of many types, and of no use to anybody yet
         log.debug("%s could not be used ahead", name, exc_info=True)
