@@ -98,20 +98,8 @@ def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) 
 
 def test_codec_compares_its_variants_with_upstream(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(codec, "BUDGET_S", 0.0)  # as few runs as there may be
-    codec.main(
-        [
-            "--shape",
-            "tiny",
-            "--device",
-            "cpu",
-            "--cases",
-            "1x6,2x9",
-            "--only",
-            "upstream-fp32,torch",
-            "--out",
-            str(tmp_path),
-        ]
-    )
+    words = "--shape tiny --device cpu --cases 1x6,2x9 --only upstream-fp32,torch --out"
+    codec.main([*words.split(), str(tmp_path)])
     [path] = tmp_path.glob("*.json")
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     assert [(row["engine"], row["case"]) for row in rows] == [

@@ -13,22 +13,6 @@ from lab.judges.mos import Opinion
 from lab.judges.stats import mean, ratio
 
 
-@pytest.mark.parametrize(
-    ("wanted", "given", "edits"),
-    [
-        ("", "", 0),
-        ("abc", "", 3),
-        ("", "ab", 2),
-        ("kitten", "sitting", 3),
-        ("flaw", "lawn", 2),
-        ("ab", "ba", 2),
-    ],
-)
-def test_edit_distance(wanted: str, given: str, edits: int) -> None:
-    assert edit_distance(wanted, given) == edits
-    assert edit_distance(given, wanted) == edits
-
-
 def test_words_and_letters_are_counted_separately() -> None:
     heard = compare("the birch canoe slid", "the birch can you slid")
     assert (heard.word_errors, heard.words) == (2, 4)
