@@ -1,5 +1,6 @@
 """Speaking and cloning import torch and the pack's own code: a broken transformers or librosa cannot stop them."""
 
+import ast
 import json
 import os
 import subprocess
@@ -83,3 +84,16 @@ def test_speech_needs_no_upstream(tmp_path: Path) -> None:
         assert (tmp_path / name).is_file(), done.stderr
         waveform, rate = sf.read(tmp_path / name)
         assert rate == 24000 and abs(waveform).max() > 0.01
+
+
+def test_every_import_of_the_pack_finds_its_module() -> None:
+    """Those within functions too, which fail only when they run; mypy ignores modules that it does not find."""
+    lost = []
+    for top in ("morph", "nodes", "postprocess", "serve"):
+        for path in (pack.ROOT / top).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.level and node.module:
+                    found = path.parents[node.level - 1].joinpath(*node.module.split("."))
+                    if not (found.is_dir() or found.with_suffix(".py").is_file()):
+                        lost.append(f"{path.relative_to(pack.ROOT)}:{node.lineno}: {node.module}")
+    assert lost == []

@@ -243,7 +243,7 @@ def _warm(speaker: Any) -> None:
 
 def prepare_rest(speaker: Any) -> None:
     """Prepare what the first line does not need, beside requests."""
-    from ...morph.batch.queue import BatchClosed
+    from ...morph.batch.loop import BatchClosed
 
     try:
         speaker.prepare_rest()
