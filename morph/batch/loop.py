@@ -292,7 +292,7 @@ class Loop:
         self._decoding.rows.late = self._is_late
         if self._scheduler.wanted:
             self._admit()
-            if self._scheduler.wanted and len(self._by_row) == self._rows:
+            if self._scheduler.wanted:
                 self._exchange()
         # Another group, if all lines of one wait for text.
         return any(self._make_frame() for _ in range(max(1, len(self._groups))))
@@ -441,8 +441,8 @@ class Loop:
             return
         self._exchange_at = now + EXCHANGE_S
         for _ in range(self._rows):
-            one = self._scheduler.yields(self._device, now)
-            if one is None or len(self._by_row) < self._rows:
+            one = self._scheduler.yields(self._device, now, self._rows - len(self._by_row))
+            if one is None:
                 return
             [row] = one.rows
             if (state := self._decoding.suspend(row)) is None:  # its end has come

@@ -233,10 +233,11 @@ class Scheduler(Generic[U]):
         share = (len(running) + self.wanted) * self._rows[device] / sum(self._rows)
         return min(free, math.ceil(share) - running.count(device))
 
-    def yields(self, device: int, now: float) -> U | None:
+    def yields(self, device: int, now: float, free: int = 0) -> U | None:
         """Return the running stream that gives up its row within a piece to one whose player runs dry before its own.
 
-        One that has no use for its row gives it up to an offline utterance too.
+        One that has no use for its row gives it up to an offline utterance too. Although rows are ``free``, one that
+        runs alone waits for all.
         """
         with self.lock:
             places = [one for one in self._with_rows.values() if one.utterance.device == device]
@@ -248,7 +249,11 @@ class Scheduler(Generic[U]):
             queued = self._first(True, device, now)
             if queued is None and ends == math.inf:
                 queued = self._first(False, device, now)
-            if queued is None or queued.utterance.is_alone or queued.utterance.order > last.order:
+            if (
+                queued is None
+                or queued.utterance.order > last.order
+                or (free and not queued.utterance.is_alone)
+            ):
                 return None
             first = max(queued.key[1], now) if queued.is_live else now
             if ends - first > AHEAD_S:

@@ -1,5 +1,6 @@
 """The scheduler alone: random schedules against a clock of their own, and each rule of its policy."""
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -335,3 +336,15 @@ def test_a_device_that_fails_gets_no_more_while_another_is_sound() -> None:
         for _ in range(BROKEN_AFTER):
             world.scheduler.note_end(device, True)
         assert world.scheduler.offers(0, world.now) == bool(device), "if all fail, none is left out"
+
+
+def test_a_line_that_has_no_use_for_its_row_gives_it_up_to_one_that_runs_alone() -> None:
+    world, starved, alone = World([2]), Said(pieces=9, dry_at=math.inf), Said()
+    alone.is_alone = True
+    world.submit(starved)
+    world.admit()
+    world.submit(alone)
+    assert not world.scheduler.next(0, 1, world.now)
+    assert world.scheduler.yields(0, world.now, free=1) is starved
+    world.scheduler.release(starved, world.now)
+    assert world.scheduler.next(0, 2, world.now) == [alone]
