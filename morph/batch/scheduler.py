@@ -108,6 +108,11 @@ class _Place(Generic[U]):
     def state(self) -> str:
         return "running" if self.rows else "queued" if self.key else "idle" if self.has_begun else "silent"
 
+    @property
+    def is_useless(self) -> bool:
+        """Whether a queued stream has no use for a row now: its reader is full, or its text has not come."""
+        return self.is_live and self.key[1] == math.inf
+
     def fits(self, device: int, may_begin: bool) -> bool:
         begun_on = self.utterance.device
         return begun_on == device or (begun_on < 0 and may_begin and self.utterance.allows(device))
@@ -247,7 +252,7 @@ class Scheduler(Generic[U]):
             last = max(running, key=lambda one: (one.order, one.deadline(now)))
             ends = last.deadline(now)
             queued = self._first(True, device, now)
-            if queued is None and ends == math.inf:
+            if ends == math.inf and (queued is None or queued.is_useless):
                 queued = self._first(False, device, now)
             if (
                 queued is None
@@ -285,7 +290,7 @@ class Scheduler(Generic[U]):
         offline = self._first(False, device, now, may_begin)
         if stream is None or offline is None:
             return stream or offline
-        if self._goes_before(offline, stream.utterance.order, device):
+        if self._goes_before(offline, stream.utterance.order, device) or stream.is_useless:
             return offline
         self._passed[device] += 1
         return stream

@@ -348,3 +348,15 @@ def test_a_line_that_has_no_use_for_its_row_gives_it_up_to_one_that_runs_alone()
     assert world.scheduler.yields(0, world.now, free=1) is starved
     world.scheduler.release(starved, world.now)
     assert world.scheduler.next(0, 2, world.now) == [alone]
+
+
+def test_streams_that_have_no_use_for_a_row_come_after_offline_utterances() -> None:
+    world, running, full = World([1]), Said(pieces=9, dry_at=math.inf), Said(dry_at=math.inf)
+    offline = Said(is_live=False)
+    world.submit(running)
+    world.admit()
+    world.submit(full, offline)
+    assert world.scheduler.yields(0, world.now) is running
+    world.scheduler.release(running, world.now)
+    world.scheduler.requeue(running, world.now)
+    assert world.scheduler.next(0, 1, world.now) == [offline]
