@@ -1,5 +1,6 @@
 """Play a script while it is made: lines and pauses in order, as one continuous sound."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -58,6 +59,7 @@ class ScenePlayer:
         self._begun = 0  # lines
         self._heard: dict[int, list[np.ndarray]] = {}  # the played samples
         self._complete: dict[int, np.ndarray] = {}  # lines that play only when complete
+        self._later: deque[tuple[int, np.ndarray]] = deque()  # samples to play, with their lines
 
     def listen(self, listener: Listener) -> Listener:
         """Return the listener for ``speak_lines``; ``listener`` still gets the progress."""
@@ -70,11 +72,11 @@ class ScenePlayer:
         return not retiming_of(self._lines[index]).changes_nothing
 
     def _add(self, index: int, samples: np.ndarray) -> None:
+        if index in self._heard and self._needs_all(index):
+            return
         self._heard.setdefault(index, [])
-        if self._needs_all(index):
-            self._play_complete(index)
-        else:
-            self._play(index, samples)
+        self._later.append((index, samples))
+        self._play_next()
 
     def _end(self, index: int, spoken: Spoken) -> None:
         if self._words is not None and spoken.report.takes == 1:  # another take was not what played
@@ -82,12 +84,19 @@ class ScenePlayer:
             self._player.show_words(index, retime_words(self._words(spoken), speed))
         if self._needs_all(index):
             self._complete[index] = spoken.waveform
-            self._play_complete(index)
+            self._play_next()
 
-    def _play_complete(self, index: int) -> None:
-        if index in self._heard and index in self._complete:
-            waveform, by = self._complete.pop(index), retiming_of(self._lines[index])
-            self._play(index, stretch(waveform, self._rate, by) if len(waveform) else waveform)
+    def _play_next(self) -> None:
+        """Play what has come, in order: samples behind a line that plays only when complete wait for its end."""
+        while self._later:
+            index, samples = self._later[0]
+            if self._needs_all(index):
+                if index not in self._complete:
+                    return
+                samples, by = self._complete.pop(index), retiming_of(self._lines[index])
+                samples = stretch(samples, self._rate, by) if len(samples) else samples
+            self._later.popleft()
+            self._play(index, samples)
 
     def _play(self, index: int, samples: np.ndarray) -> None:
         if index == self._begun:

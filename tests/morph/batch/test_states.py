@@ -64,7 +64,7 @@ class Watch:
             assert one.status is Status.RUNNING, f"{one.status.name}, with a row"
             assert one.rows[row].frames.row == row, "a piece is in another row"
             assert one.number in loop._active and not one.speech.ended, "a line that has ended has a row"
-        places = loop._scheduler._places.values()
+        places = list(loop._scheduler._places.values())  # at once: callers add to them
         pending = [changed() for changed in list(loop.inbox.changed)]
         for one in {*loop._active.values(), *(place.utterance for place in places)}:
             assert one.status is not Status.DONE, "a line that has ended is not forgotten"

@@ -98,6 +98,20 @@ def test_lines_with_speed_pitch_and_gain_are_played_as_they_are_in_the_track(spe
     assert tape.sound.tobytes() == scene.joined.tobytes() and len(tape.begun) == 4
 
 
+def test_a_line_waits_for_the_end_of_one_before_it_that_plays_only_when_complete(speaks, cast) -> None:
+    """The end of a line comes after its last chunk, and after its retries: the next line may stream by then."""
+    script = ScriptRequest("ANNA: [speed 1.25] Hello there.\nBOB: It is late.", cast)
+    (parsed, lines), tape = read_script(speaks, script, SHORT), Tape()
+    listener = ScenePlayer(parsed, script.gap_s, speaks.rate, tape).listen(Listener())
+    first, second = spoken = speak_lines(speaks, lines, SHORT)
+    listener.on_sound(0, first.waveform)
+    listener.on_sound(1, second.waveform)
+    assert not tape.begun
+    listener.on_line(0, first)
+    assert [name for name, *_ in tape.begun] == ["Anna", "Bob"]
+    assert tape.sound.tobytes() == assemble(parsed, lines, spoken, script).joined.tobytes()
+
+
 def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_take(speaks, cast) -> None:
     script = ScriptRequest("ANNA: Hello there.\nBOB: [speed 2] It is late.\nANNA: Yes.", cast)
     parsed, lines = read_script(speaks, script, SHORT)
