@@ -114,7 +114,7 @@ class Batch:
         # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self.loop.inbox.close).atexit = False
         # At exit a thread that is still in torch would abort the program.
-        weakref.finalize(self._job, _end, self.loop, weakref.ref(self._job))
+        weakref.finalize(self._job, _end, weakref.ref(self.loop), weakref.ref(self._job))
 
     def check(self, line: Line, options: GenerateOptions) -> None:
         self._checks.check(line, options)
@@ -195,6 +195,7 @@ def _stop(loop: Loop, job: Job) -> None:
         loop.end()
 
 
-def _end(loop: Loop, job: weakref.ref[Job]) -> None:
-    if (running := job()) is not None and running.is_here:
-        _stop(loop, running)
+def _end(loop: weakref.ref[Loop], job: weakref.ref[Job]) -> None:
+    # Weak references: an idle thread keeps its last job, and a loop has the model, which could not be freed.
+    if (running := loop()) is not None and (here := job()) is not None and here.is_here:
+        _stop(running, here)

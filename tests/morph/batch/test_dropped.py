@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import nullcontext
 
@@ -69,6 +70,16 @@ def test_a_stream_is_collected_by_a_thread_that_its_own_waits_for(synthesizer, m
     threading.Thread(target=collect, daemon=True).start()
     assert collected.wait(PATIENCE)
     wait_until_free(synthesizer)
+
+
+def test_a_closed_batch_is_forgotten_although_its_thread_is_kept(synthesizer) -> None:
+    """Otherwise the model could not be freed."""
+    line = Line("Hello there.", preset_voice(synthesizer.model, "ryan"))
+    with Batch(synthesizer, 1) as batch:
+        batch.speak(line, GenerateOptions(1, Sampling(max_new_tokens=9), retries=0)).result()
+    left = weakref.ref(batch.loop)
+    del batch
+    wait_until(lambda: gc.collect() >= 0 and left() is None)
 
 
 def test_kept_threads_are_collected_by_one_of_them(request) -> None:
