@@ -71,6 +71,12 @@ def status_of(utterances: Sequence[Utterance], loops: Sequence[Loop], rows: int)
     )
 
 
+def make_speeches(
+    lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+) -> list[Speech]:
+    return [Speech(line, options, delivery, Bell()) for line, delivery in zip(lines, deliveries, strict=True)]
+
+
 class SynthesizerChecks:
     """The ``Checks`` of a synthesizer: which lines it can speak."""
 
@@ -140,9 +146,7 @@ class Batch:
         check_process(self._process, "the batch")
         for line in lines:
             self.check(line, options)
-        speeches = [
-            Speech(line, options, delivery, Bell()) for line, delivery in zip(lines, deliveries, strict=True)
-        ]
+        speeches = make_speeches(lines, options, deliveries)
         self.take(*speeches)
         return speeches
 

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 import torch
 
 from ..options import GenerateOptions
-from ..runtime.bell import Bell
 from ..speech.lines import Line, Spoken
 from ..words.timing import WordTime
-from .batch import Batch, BatchStatus, status_of
+from .batch import Batch, BatchStatus, make_speeches, status_of
 from .scheduler import Scheduler
 from .speech import Delivery, Speech
 from .utterance import Utterance
@@ -63,9 +62,7 @@ class Fleet:
     ) -> list[Speech]:
         for line in lines:
             self.check(line, options)
-        speeches = [
-            Speech(line, options, delivery, Bell()) for line, delivery in zip(lines, deliveries, strict=True)
-        ]
+        speeches = make_speeches(lines, options, deliveries)
         self._loops[0].submit(speeches, self.rate, is_anywhere=len(self._loops) > 1)
         return speeches
 

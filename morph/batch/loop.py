@@ -71,8 +71,8 @@ class _Entering:
 class Loop:
     """Decodes the utterances that the scheduler gives a device. Other threads only post to ``inbox``.
 
-    While there are utterances it holds the model: a session. Those that need it have a place in ``_active``: they have
-    a row, or samples of them are missing.
+    It holds the model for a session, as long as there are utterances. ``_active`` are those that have a row, or lack
+    samples.
     """
 
     def __init__(self, synthesizer: Synthesizer, settings: Settings, scheduler: Scheduler[Utterance]):
@@ -198,7 +198,7 @@ class Loop:
         self.inbox.refuse_work(BatchClosed("the batch was closed before this was done"))
 
     def _end_failed(self, error: BaseException) -> None:
-        """End the utterances of a failed session. Those that have delivered nothing are retried, each alone."""
+        """End the utterances of a failed session, or retry those that have delivered nothing, each alone."""
         failed = list(self._active.values())
         if not failed:  # it did not begin: whoever waits would be retried for ever
             failed = self._scheduler.next(self._device, 1, time.perf_counter())

@@ -149,7 +149,7 @@ class Scheduler(Generic[U]):
                 self._enqueue(place, now)
 
     def resubmit(self, utterance: U, now: float) -> None:
-        """Queue an utterance in the place of another, whatever the bounds."""
+        """Queue an utterance that replaces another, before all others; never Busy."""
         with self.lock:
             self._count += 1
             place = self._places[id(utterance)] = _Place(utterance, -self._count, 0)
