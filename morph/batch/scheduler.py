@@ -24,8 +24,8 @@ the lock: they must not wait or call back.
 3. Offline utterances take the rows that are left, but for one until RESERVE_S after a stream: the caller with the
    fewest rows first, then the earliest submission, then the longest. While streams take all rows, offline ones get
    every fourth that is free, up to a quarter of the rows.
-4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S before its own; if its own
-   is dry, to one that has LESS_S less to say.
+4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S before its own, and to one
+   whose player is dry already and that has LESS_S less to say: a new line does not wait until longer ones are ahead.
 5. Groups make frames in rounds, the earliest deadline first.
 """
 
@@ -263,10 +263,9 @@ class Scheduler(Generic[U]):
             first = max(queued.key[1], now) if queued.is_live else now
             if ends - first > AHEAD_S:
                 return last
-            dry = [one for one in running if one.deadline(now) <= now]
-            if not dry or not queued.is_live or first > now:
+            if not queued.is_live or first > now:
                 return None
-            most = max(dry, key=lambda one: _left(one, one.deadline(now), now))
+            most = max(running, key=lambda one: (one.order, _left(one, one.deadline(now), now)))
             left = _left(queued.utterance, queued.key[1], now)
             return most if _left(most, most.deadline(now), now) - left > LESS_S else None
 

@@ -213,11 +213,14 @@ def test_a_stream_gives_up_its_row_within_a_piece() -> None:
     assert world.scheduler.yields(0, world.now) is None
     world.submit(new)
     assert world.scheduler.yields(0, world.now) is long, "it is ahead of its player"
-    long.dry_at, long.left_s = world.now + AHEAD_S / 2, 9.0
+    long.dry_at = world.now + AHEAD_S / 2
     assert world.scheduler.yields(0, world.now) is None
-    long.dry_at = world.now - 1
-    assert world.scheduler.yields(0, world.now) is long, "its player is dry, and it has more to say"
-    long.left_s = new.left_s
+    long.left_s = 9.0
+    assert world.scheduler.yields(0, world.now) is long, (
+        "the new line's player is dry, and it has less to say"
+    )
+    new.dry_at = world.now + AHEAD_S / 4
+    world.scheduler.requeue(new, world.now)
     assert world.scheduler.yields(0, world.now) is None
 
 
