@@ -251,9 +251,7 @@ class Scheduler(Generic[U]):
                 return None
             last = max(running, key=lambda one: (one.order, one.deadline(now)))
             ends = last.deadline(now)
-            queued = self._first(True, device, now)
-            if ends == math.inf and (queued is None or queued.is_useless):
-                queued = self._first(False, device, now)
+            queued = self._best(device, now) if ends == math.inf else self._first(True, device, now)
             if (
                 queued is None
                 or queued.utterance.order > last.order
@@ -284,14 +282,13 @@ class Scheduler(Generic[U]):
         stepped.add(first.utterance.group)
         return first.utterance.group
 
-    def _best(self, device: int, now: float, may_begin: bool) -> _Place[U] | None:
+    def _best(self, device: int, now: float, may_begin: bool = True) -> _Place[U] | None:
         stream = self._first(True, device, now, may_begin)
         offline = self._first(False, device, now, may_begin)
         if stream is None or offline is None:
             return stream or offline
         if self._goes_before(offline, stream.utterance.order, device) or stream.is_useless:
             return offline
-        self._passed[device] += 1
         return stream
 
     def _first(self, is_live: bool, device: int, now: float, may_begin: bool = True) -> _Place[U] | None:
@@ -321,7 +318,7 @@ class Scheduler(Generic[U]):
         return is_short and self._passed[device] >= OFFLINE_SHARE - 1
 
     def _admit(self, place: _Place[U], device: int, now: float) -> None:
-        self._passed[device] *= place.is_live
+        self._passed[device] = self._passed[device] + bool(self._queues[False]) if place.is_live else 0
         if place.is_live:
             self._streamed_at[device] = now
         self.wanted -= 1

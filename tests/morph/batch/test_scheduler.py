@@ -341,12 +341,16 @@ def test_a_device_that_fails_gets_no_more_while_another_is_sound() -> None:
         assert world.scheduler.offers(0, world.now) == bool(device), "if all fail, none is left out"
 
 
-def test_a_line_that_has_no_use_for_its_row_gives_it_up_to_one_that_runs_alone() -> None:
-    world, starved, alone = World([2]), Said(pieces=9, dry_at=math.inf), Said()
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_line_that_has_no_use_for_its_row_gives_it_up_to_one_that_runs_alone(is_live: bool) -> None:
+    world, starved, alone = World([2]), Said(pieces=9, dry_at=math.inf), Said(is_live=is_live)
     alone.is_alone = True
     world.submit(starved)
     world.admit()
     world.submit(alone)
+    if not is_live:  # it is the next one although a stream waits, too: streams had their share of the rows
+        world.submit(Said(dry_at=9.0))
+        world.scheduler._passed[0] = 9
     assert not world.scheduler.next(0, 1, world.now)
     assert world.scheduler.yields(0, world.now, free=1) is starved
     world.scheduler.release(starved, world.now)

@@ -228,7 +228,7 @@ def voice(load, recording) -> Voice:
 MORE = [pytest.param(seed, 2000, marks=pytest.mark.slow) for seed in range(100, 110)]
 
 
-@pytest.mark.parametrize(("seed", "steps"), [(1, 100), (2, 100), *MORE])
+@pytest.mark.parametrize(("seed", "steps"), [*((seed, 200) for seed in range(1, 11)), *MORE])
 def test_random_lines_end_and_leave_nothing(load, voice, watch: Watch, monkeypatch, seed, steps) -> None:
     draws, synthesizer = random.Random(seed), Synthesizer(load("tiny", "base"), Engine("graph"))
     frame = GraphDecoder.frame
