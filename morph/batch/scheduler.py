@@ -18,9 +18,9 @@ the lock: they must not wait or call back.
 
 1. A lower ``order`` goes first.
 2. Streamed utterances go by deadline: when their player runs dry; a new one's is now. Deadlines of the same START_S,
-   and all that have passed, are equal: then the caller with the fewest rows goes first, then who has least left to
-   say, less a tenth of the time since its player ran dry. So a short line is heard soon although long ones have more
-   to say than the device can make.
+   and all that have passed, are equal: then the caller with the fewest rows goes first, then who of its first LOOKS_AT
+   has least left to say, less a tenth of the time since its player ran dry. So a short line is heard soon although long
+   ones have more to say than the device can make.
 3. Offline utterances take the rows that are left, but for one until RESERVE_S after a stream: the caller with the
    fewest rows first, then the earliest submission, then the longest. While streams take all rows, offline ones get
    every fourth that is free, up to a quarter of the rows.
@@ -45,6 +45,7 @@ FAR_S = 3600.0  # all that can wait for so long are equal
 OFFLINE_SHARE = 4  # one row in so many is for offline lines
 AHEAD_S, LESS_S = 1.0, 2.0  # less is not worth a change of rows within a piece
 AGING = 0.1  # of each second that a player is dry
+LOOKS_AT = 32  # of a caller's streams, by deadline: the time to look at all of a long queue is the device's
 SPREAD_S = 0.2  # for which devices leave new utterances to each other
 BROKEN_AFTER = 3  # failed utterances in a row
 RESERVE_S = 60.0  # after a streamed line, offline ones leave a row to the next one
@@ -99,10 +100,12 @@ class _Place(Generic[U]):
     number: int
     submission: int
     key: tuple[float, ...] = ()  # in its queue; empty: not queued
+    left: float = 0.0  # of a queued stream; less goes first
     is_live: bool = False  # as queued
     wants: int = 0
     rows: int = 0
     has_begun: bool = False
+    counted: str = ""  # the state, as counted
 
     @property
     def state(self) -> str:
@@ -112,6 +115,14 @@ class _Place(Generic[U]):
     def is_useless(self) -> bool:
         """Whether a queued stream has no use for a row now: its reader is full, or its text has not come."""
         return self.is_live and self.key[1] == math.inf
+
+    def rank(self, rows: int, now: float) -> tuple[float, ...]:
+        """Return what decides between callers, of which this one has so many rows."""
+        order, first, *rest = self.key
+        if not self.is_live:
+            return (order, rows, first, *rest)
+        bucket = (min(first, now + FAR_S) - now) // START_S if first > now else 0.0
+        return (order, bucket, rows, self.left, self.number)
 
     def fits(self, device: int, may_begin: bool) -> bool:
         begun_on = self.utterance.device
@@ -131,6 +142,7 @@ class Scheduler(Generic[U]):
         # For each caller, sorted by key: what is fair between callers changes with every row.
         self._queues = {is_live: defaultdict[str, list[_Place[U]]](list) for is_live in (True, False)}
         self._with_rows: dict[int, _Place[U]] = {}
+        self._counts = Counter[str]()  # of places by state
         self._caller_rows, self._offline_rows = Counter[str](), Counter[int]()
         self._passed = Counter[int]()  # rows that streams got on a device since an offline utterance did
         self._streamed_at = defaultdict[int, float](lambda: -math.inf)  # when a stream had a row of a device
@@ -168,7 +180,7 @@ class Scheduler(Generic[U]):
     def counts(self) -> Counter[str]:
         """Count utterances that are "running", "queued", "idle", or "silent": idle, not begun."""
         with self.lock:
-            return Counter(one.state for one in self._places.values())
+            return +self._counts
 
     @property
     def has_live(self) -> bool:
@@ -199,6 +211,7 @@ class Scheduler(Generic[U]):
             if (place := self._places.pop(id(utterance), None)) is not None:
                 self._dequeue(place)
                 self._hold(place, 0)
+                self._counts[place.counted] -= 1
 
     def next(self, device: int, free: int, now: float) -> list[U]:
         """Return the utterances that get the ``free`` rows of a device."""
@@ -296,20 +309,12 @@ class Scheduler(Generic[U]):
             reserved = now - self._streamed_at[device] <= RESERVE_S
             if self._offline_rows[device] >= max(1, self._rows[device] - reserved):
                 return None
-        found = list[_Place[U]]()
-        for queue in self._queues[is_live].values():
+        found = list[tuple[tuple[float, ...], _Place[U]]]()
+        for caller, queue in self._queues[is_live].items():
+            rows = self._caller_rows.get(caller, 0)
             fitting = (one for one in queue if one.fits(device, may_begin))
-            # What an offline one has left does not count.
-            found += fitting if is_live else islice(fitting, 1)
-        return min(found, key=lambda one: self._rank(one, one.key, now), default=None)
-
-    def _rank(self, place: _Place[U], key: tuple[float, ...], now: float) -> tuple[float, ...]:
-        """Return what decides between callers."""
-        rows, (order, first, *rest) = self._caller_rows[place.utterance.caller], key
-        if not place.is_live:
-            return (order, rows, first, *rest)
-        left = min(max(0.0, first - now), FAR_S)
-        return (order, left // START_S, rows, _left(place.utterance, first, now), first, *rest)
+            found += [(one.rank(rows, now), one) for one in islice(fitting, LOOKS_AT if is_live else 1)]
+        return min(found)[1] if found else None
 
     def _goes_before(self, offline: _Place[U], order: int, device: int) -> bool:
         if offline.utterance.order != order:
@@ -329,12 +334,15 @@ class Scheduler(Generic[U]):
 
     def _hold(self, place: _Place[U], rows: int) -> None:
         more, place.rows = rows - place.rows, rows
-        self._caller_rows[place.utterance.caller] += more
-        self._caller_rows = +self._caller_rows
+        caller = place.utterance.caller
+        self._caller_rows[caller] += more
+        if not self._caller_rows[caller]:
+            del self._caller_rows[caller]
         self._offline_rows[place.utterance.device] += more * (not place.is_live)
         self._with_rows.pop(place.number, None)
         if rows:
             self._with_rows[place.number] = place
+        self._count_state(place)
 
     def _enqueue(self, place: _Place[U], now: float) -> None:
         one, rows = place.utterance, place.rows
@@ -343,8 +351,17 @@ class Scheduler(Generic[U]):
         self._hold(place, rows)
         if place.wants:
             place.key = _key(place, now)
+            if place.is_live:
+                place.left = one.left_s + AGING * place.key[1]
             insort(self._queues[place.is_live][one.caller], place, key=lambda other: other.key)
             self.wanted += place.wants
+        self._count_state(place)
+
+    def _count_state(self, place: _Place[U]) -> None:
+        if place.counted:
+            self._counts[place.counted] -= 1
+        place.counted = place.state
+        self._counts[place.counted] += 1
 
     def _dequeue(self, place: _Place[U]) -> None:
         if place.key:
