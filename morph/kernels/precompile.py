@@ -1,15 +1,20 @@
 """Compile the kernels of a pass in parallel before it runs: serially, they are most of a first line's wait.
 
 The pass runs with ``compile_only`` in place of ``run``: nothing is launched, and uncached kernels are compiled in
-threads (Triton's ``AsyncCompileMode``). Torch operations in between do run, on whatever the buffers hold, so the pass
-must not write to buffers in use.
+threads (Triton's ``AsyncCompileMode``), with their launchers. Torch operations in between do run, on whatever the
+buffers hold, so the pass must not write to buffers in use.
 """
 
 import contextvars
+import hashlib
 import os
+import sysconfig
+import tempfile
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import triton
@@ -17,15 +22,57 @@ import triton
 Launch: TypeAlias = "Callable[..., None]"
 THREADS = 16  # half of a kernel's time needs no Python: LLVM and ptxas
 COLD_S = 1.5  # a pass whose kernels are all in Triton's cache takes a third of it
+LAUNCHER = "__triton_launcher"
+# Before Triton 3.7 launchers are Python extensions, all of this name. CPython keeps one module of a name: if two
+# threads load launchers, one can get the other's. Devices have threads of their own.
+_ONE_LAUNCH = threading.Lock()
 
 
 def run(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    kernel[grid](*arguments, **options)
+    with _ONE_LAUNCH:
+        kernel[grid](*arguments, **options)
 
 
 def compile_only(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """Compile a kernel for these arguments, or start to, without launching it."""
     kernel.warmup(*arguments, grid=grid, **options)
+
+
+class Compilers(ThreadPoolExecutor):
+    """Threads that compile kernels and their launchers."""
+
+    def submit(self, compile_kernel: Any, /, *given: Any, **more: Any) -> Future[Any]:
+        return super().submit(_compile, compile_kernel)
+
+
+def _compile(compile_kernel: Callable[[], Any]) -> Any:
+    kernel = compile_kernel()
+    if hasattr(kernel, "src"):
+        build_launcher(kernel.src.signature, getattr(kernel.metadata, "tensordesc_meta", None))
+    return kernel
+
+
+def build_launcher(signature: Any, descriptors: Any) -> None:
+    """Build a signature's launcher into Triton's cache, as Triton 3.5 and 3.6 do when they load it.
+
+    A C compiler needs 0.3 s for each. It is not loaded: see ``_ONE_LAUNCH``. Later versions have one for all kernels.
+    """
+    from triton.backends.nvidia import driver
+    from triton.runtime import build, cache
+
+    if not hasattr(driver, "make_launcher"):
+        return
+    code = driver.make_launcher({}, signature, descriptors)
+    file = LAUNCHER + sysconfig.get_config_var("EXT_SUFFIX")
+    kept = cache.get_cache_manager(hashlib.sha256((code + build.platform_key()).encode()).hexdigest())
+    if kept.get_file(file) is not None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, f"{LAUNCHER}.c")
+        source.write_text(code)
+        libraries = driver.library_dirs(), driver.include_dirs, driver.libraries
+        built = build._build(LAUNCHER, str(source), folder, *libraries, [])
+        kept.put(Path(built).read_bytes(), file, binary=True)
 
 
 def compile_in_parallel(run_pass: Callable[[], None], *later: Callable[[], None]) -> None:
@@ -40,8 +87,7 @@ def compile_in_parallel(run_pass: Callable[[], None], *later: Callable[[], None]
         return
 
     def compile_all(*passes: Callable[[], None]) -> None:
-        # Not their launchers too: where threads loaded several at once, kernels got those of others (Triton 3.6).
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool, mode(pool, ignore_errors=True):
+        with Compilers(min(THREADS, os.cpu_count() or 1)) as pool, mode(pool, ignore_errors=True):
             for one in passes:
                 one()
 

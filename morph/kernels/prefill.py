@@ -16,6 +16,7 @@ from ..model.static_cache import FillView
 from .alignment import ask_head
 from .attention.launch import AttentionInputs, attend_prompt_alone, attends_alone
 from .plan import Plan
+from .precompile import run
 from .rows import add_norm, gate
 from .states import CacheSpan
 
@@ -104,8 +105,9 @@ def _turn(
     out = qkv.new_empty(lines, length, count, head_dim)
     keys, values = view.cache.keys[index], view.cache.values[index]
     block = min(HEADS, triton.next_power_of_2(count))
-    turn_and_keep[(lines * length, triton.cdiv(count, block))](
-        qkv, layer_pass.head_norms[index], layer_pass.angles.cos, layer_pass.angles.sin, out, keys, values, view.rows,
-        keys.stride(0), keys.stride(1), length, decoder.eps, HEADS=decoder.heads, COUNT=count, D=head_dim, BLOCK=block,
+    run(
+        turn_and_keep, (lines * length, triton.cdiv(count, block)), qkv, layer_pass.head_norms[index],
+        layer_pass.angles.cos, layer_pass.angles.sin, out, keys, values, view.rows, keys.stride(0), keys.stride(1),
+        length, decoder.eps, HEADS=decoder.heads, COUNT=count, D=head_dim, BLOCK=block,
     )  # fmt: skip
     return out

@@ -19,6 +19,12 @@ def wake(name: str) -> None:
         with torch.cuda.device(device):
             ones = torch.ones(1, 16, 16, dtype=torch.bfloat16, device=device)
             torch.matmul(ones, ones)
-        available(device)  # imports Triton
+            if available(device) is None:
+                # Others import these too. The first launch has Triton read all of itself, for keys of its cache.
+                from . import frame  # noqa: F401
+                from .codec import ops  # noqa: F401
+                from .rows import gate
+
+                gate(ones)
     except Exception:  # of many types, and of no use to anybody yet
         log.debug("%s could not be used ahead", name, exc_info=True)

@@ -1,7 +1,11 @@
 """Kernels compiled ahead of a pass: none is launched, none is left to compile for the pass, no state changes."""
 
 import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -40,6 +44,53 @@ def test_a_kernel_is_launched_or_compiled_with_the_same_arguments():
     run(kernel, (3, 2), 7, WIDTH=5)
     compile_only(kernel, (3, 2), 7, WIDTH=5)
     assert kernel.calls == [("run", (3, 2), (7,), {"WIDTH": 5}), ("compile", (3, 2), (7,), {"WIDTH": 5})]
+
+
+def test_one_kernel_is_launched_at_a_time():
+    """Two threads that load launchers may get each other's."""
+    running, most = [], []
+
+    class Slow(Kernel):
+        def __getitem__(self, grid):
+            running.append(self)
+            most.append(len(running))
+            time.sleep(0.01)
+            return lambda: running.remove(self)
+
+    with ThreadPoolExecutor() as threads:
+        for launched in [threads.submit(run, Slow(), (1,)) for _ in range(4)]:
+            launched.result()
+    assert most == [1] * 4
+
+
+def test_launchers_are_built_where_triton_looks_for_them(monkeypatch, tmp_path):
+    from triton.backends.nvidia import driver
+    from triton.runtime import build
+
+    if not hasattr(driver, "make_launcher"):
+        pytest.skip("this Triton has one launcher for all kernels")
+    built = []
+
+    def build_file(name: str, source: str, folder: str, *_: object) -> str:
+        built.append(Path(source).read_text())
+        made = Path(folder, "launcher.so")
+        made.write_bytes(b"launcher")
+        return str(made)
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(build, "_build", build_file)
+    monkeypatch.setattr(driver, "library_dirs", lambda: [])
+    monkeypatch.setattr(
+        build, "_load_module_from_path", lambda name, path: SimpleNamespace(launch=Path(path).read_bytes())
+    )
+    signature = {"x": "*fp32", "count": "i32", "WIDTH": "constexpr"}
+    precompile.build_launcher(signature, None)
+    precompile.build_launcher(signature, None)
+    metadata = dict.fromkeys(("global_scratch_size", "global_scratch_align"), 0)
+    metadata |= dict.fromkeys(("profile_scratch_size", "profile_scratch_align"), 0)
+    metadata |= {"launch_cooperative_grid": False, "launch_pdl": False, "cluster_dims": (1, 1, 1)}
+    loaded = driver.CudaLauncher(SimpleNamespace(signature=signature), SimpleNamespace(**metadata))
+    assert loaded.launch == b"launcher" and len(built) == 1
 
 
 def test_an_older_triton_compiles_at_the_first_launch(monkeypatch):
