@@ -42,6 +42,8 @@ COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
 # How long pieces are gathered for one codec call: for lines that come one by one, each awaited; and for a list, while
 # rows are free: its last lines end soon after each other.
 GATHER_S, GATHER_LIST_S = 0.05, 0.5
+# A planned capture takes at most so long, or as long as the one before; beside lines they get a tenth of the time.
+PLANNED_S, PLANNED_SHARE = 0.15, 0.1
 
 
 class BatchClosed(Exception):
@@ -87,6 +89,7 @@ class Loop:
         self._late: list[Utterance] = []  # those whose text is written into their rows as it comes
         self._by_row: dict[int, Utterance] = {}
         self._exchange_at = 0.0
+        self._planned_at, self._planned_s = 0.0, PLANNED_S
         self._groups = Counter[Group]()  # of the rows
         self._prompts: deque[Piece] = deque()  # of queued pieces, to be made while the device is busy
 
@@ -294,6 +297,8 @@ class Loop:
             self._admit()
             if self._scheduler.wanted:
                 self._exchange()
+        if self._settings.ahead.lines:
+            self._prepare_beside()
         # Another group, if all lines of one wait for text.
         return any(self._make_frame() for _ in range(max(1, len(self._groups))))
 
@@ -308,6 +313,20 @@ class Loop:
             if decoding.lines:
                 self._on_frame(decoding.lines)
         return goes_on
+
+    def _prepare_beside(self) -> None:
+        """Do the next first call or capture that is planned, if no reader runs dry meanwhile."""
+        engine, now = self._synthesizer.engine, time.perf_counter()
+        if now < self._planned_at or not engine.first_times.is_settled or self.inbox.changed:
+            return
+        played_at = [one.chunks.sizes.empty_at for one in self._streamed if not one.is_starved]
+        if played_at and min(played_at) - now < self._planned_s:
+            return
+        has_done = engine.prepare_next()  # else nothing is left, or it needs more free rows
+        took = time.perf_counter() - now
+        self._speed.exclude(took)
+        self._planned_s = max(PLANNED_S, took)
+        self._planned_at = now + (took if has_done else PLANNED_S) / PLANNED_SHARE
 
     @property
     def _group(self) -> Group | None:

@@ -9,7 +9,7 @@ the eager engine's up to rounding; sampled codes have the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import chain
@@ -111,6 +111,7 @@ class GraphDecoder:
         self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
         self._entrance: GraphDecoder | None = None  # runs the short prompts of late lines
         self._most = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
+        self._held: Collection[int] = ()  # the rows that have lines
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""
@@ -350,10 +351,12 @@ class GraphDecoder:
                 if plan.ahead.lines:
                     self._prepare(plan.ahead.lines)
                 rows = GraphRows(self, model, options, plan)
+                self._held = rows.lines.keys()
                 try:
                     yield rows
                 finally:
-                    self._broken.update(rows.held)  # after an error, what they made has not been read
+                    self._broken.update(self._held)  # after an error, what they made has not been read
+                    self._held = ()
         except NotFinite:  # no mask would hide what is left in the cache
             self.free()
             raise
@@ -378,7 +381,7 @@ class GraphDecoder:
         for count, length in prefill_kinds(min(most, self.batch)):
             plan(TOGETHER, ("prefill", count, length), partial(self._prefill_nothing, count, length))
         for window in reversed(longer):
-            plan(LONG, ("advance", window), partial(self._advance, window))
+            plan(LONG, ("advance", window), partial(self._advance_nothing, window))
 
     @torch.inference_mode()
     def _prepare_frames(self) -> None:
@@ -391,10 +394,28 @@ class GraphDecoder:
             frame = partial(self._frame_of, self.group, window)
             self._graphs_here.plan(LONG, ("frame", *self.group, window), frame)
 
+    # Planned work, also between the frames of lines: what is in their rows stays.
+
     def _frame_of(self, group: Group, window: int) -> None:
         before, self.group = self.group, group
-        self.frame(window)
-        self.group = before
+        try:
+            self.frame(window, [*self._held])
+        finally:
+            self.group = before
+
+    def _advance_nothing(self, window: int) -> None:
+        _, slots, graphs = self._started
+        slots.stop([*self._held])
+        graphs.run(("keep",), slots.keep)
+        self._advance(window)
+        graphs.run(("restore",), slots.restore)
+
+    def _prefill_nothing(self, count: int, length: int) -> bool:
+        """Return whether so many rows are free."""
+        free = [row for row in range(self.batch) if row not in self._held][:count]
+        if is_free := len(free) == count:
+            self._prefill(free, [self._empty_line(length)] * count)
+        return is_free
 
     def _prepare_line(self) -> None:
         for length in SHORT_PROMPTS:
@@ -413,11 +434,9 @@ class GraphDecoder:
     def _graphs_here(self) -> CapturedGraphs:
         return self._started[2]
 
-    def _prefill_nothing(self, count: int, length: int) -> None:
-        self._prefill(range(count), [self._empty_line(length)] * count)
-
     def _empty_line(self, length: int) -> LineRequest:
-        return empty_line(self._started[1].state.hidden, length)
+        pad = torch.zeros_like(self._started[1].state.hidden[:1])
+        return LineRequest(Prompt(pad.expand(length, -1), pad[:0], pad, text_tokens=0), Guard(1))
 
     def _new_readback(self) -> Readback:
         readback = self._readback = self._readback or Readback(self.report)
@@ -445,7 +464,7 @@ class GraphRows:
         self._group: Group | None = None  # of the last frame
         self._rows_of: dict[Group | None, list[int]] = {}
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
-        self._lines: dict[int, LineRequest] = {}  # by row
+        self.lines: dict[int, LineRequest] = {}  # by row
         # Rows of lines of which no frame has been read, and whether their first one is in flight.
         self._unread: dict[int, bool] = {}
         self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
@@ -471,7 +490,7 @@ class GraphRows:
     def _take(self, lines: Sequence[LineRequest], positions: Sequence[int]) -> list[int]:
         rows = self._table.take(positions)
         for row, line, reached in zip(rows, lines, positions, strict=True):
-            self._lines[row] = line
+            self.lines[row] = line
             self._rows_of.setdefault(line.group, []).append(row)
             if reached == line.prompt.length:
                 self._unread[row] = False
@@ -483,7 +502,7 @@ class GraphRows:
             self._end_split()
 
     def suspend(self, row: int) -> tuple[LineRequest, TakenLine]:
-        suspended = self._lines[row], self.decoder.take_line(row, self._table.reached(row))
+        suspended = self.lines[row], self.decoder.take_line(row, self._table.reached(row))
         self.release(row)
         return suspended
 
@@ -524,7 +543,7 @@ class GraphRows:
             self.decoder._write_texts()
         if began:
             codes = self.decoder.report[began[0], :GROUPS] if len(began) == 1 else None
-            self.began = [(row, codes) for row in began if self._lines[row].is_streamed]
+            self.began = [(row, codes) for row in began if self.lines[row].is_streamed]
         return True
 
     def _use(self, group: Group | None) -> None:
@@ -535,7 +554,7 @@ class GraphRows:
         """Whether a line has frames to come beyond those in flight; with none in flight, its guard decides."""
         return not self._readback.waiting or any(
             self._table.reached(row) - request.prompt.length < request.guard.max_frames
-            for row, request in self._lines.items()
+            for row, request in self.lines.items()
             if row not in stopped
         )
 
@@ -555,8 +574,8 @@ class GraphRows:
         text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with what came late
         decoder.start(self._model, self._options, positions)
         self._use(self._group)
-        rows = sorted(self._lines)
-        decoder.put(rows, [self._lines[row] for row in rows])
+        rows = sorted(self.lines)
+        decoder.put(rows, [self.lines[row] for row in rows])
         decoder._write_texts()  # first: the first frame would write the prompts' texts over those that came late
         slots = decoder._started[1]
         slots.text[:, : text.shape[1]].copy_(text)
@@ -584,7 +603,7 @@ class GraphRows:
     @property
     def _awaited(self) -> int:
         """The streamed lines whose first frame is in flight."""
-        return sum(launched and self._lines[row].is_streamed for row, launched in self._unread.items())
+        return sum(launched and self.lines[row].is_streamed for row, launched in self._unread.items())
 
     @property
     def _first_is_awaited(self) -> bool:
@@ -610,17 +629,12 @@ class GraphRows:
         self._table.release(row)
         if row in self._unread or self._report[row, FLAG]:  # cleared when the row gets its next line
             self.decoder._broken.add(row)
-        group = self._lines.pop(row).group
+        group = self.lines.pop(row).group
         self._rows_of[group].remove(row)
         if not self._rows_of[group]:
             del self._rows_of[group]
         self._unread.pop(row, None)
         self._lag = min(self._lag, self._choose_lag())
-
-    @property
-    def held(self) -> Iterable[int]:
-        """The rows that have lines."""
-        return self._lines.keys()
 
 
 def runs_alone(lines: Sequence[LineRequest]) -> bool:
@@ -659,11 +673,6 @@ def windows_up_to(context: int) -> list[int]:
     while windows[-1] > SMALLEST_WINDOW:
         windows.append(windows[-1] // 2)
     return windows
-
-
-def empty_line(like: torch.Tensor, length: int) -> LineRequest:
-    pad = torch.zeros_like(like[:1])
-    return LineRequest(Prompt(pad.expand(length, -1), pad[:0], pad, text_tokens=0), Guard(1))
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:

@@ -24,10 +24,10 @@ class FirstTimes:
         self.late = 0  # first calls and captures that held up lines
         self.seconds = 0.0  # host time of all of them
         self._planned: dict[tuple[Any, Hashable], tuple[int, Callable[[], object]]] = {}
-        self._settled = self._follows_plan = False
+        self.is_settled = self._follows_plan = False
 
     def plan(self, need: int, graphs: Any, key: Hashable, call: Callable[[], object]) -> None:
-        """Have ``call`` run the function of a key of ``CapturedGraphs`` until it is captured."""
+        """Have ``call`` run the function of a key until it is captured; it returns False if it cannot now."""
         self._planned[graphs, key] = need, call
 
     def forget(self, graphs: Any) -> None:
@@ -39,23 +39,19 @@ class FirstTimes:
         return self.captures + sum(graphs.lacks(key) for graphs, key in tuple(self._planned))
 
     def prepare_next(self) -> bool:
-        """Do the next first call or capture that is planned; return whether there was one."""
+        """Do the next first call or capture that is planned and can be done now; return whether there was one."""
         self._planned = {which: how for which, how in self._planned.items() if which[0].lacks(which[1])}
-        if not self._planned:
-            return False
-        which = min(self._planned, key=lambda one: self._planned[one][0])
-        self._follows_plan = True
-        try:
-            self._planned[which][1]()
-        except Exception:
-            self.forget(which[0])  # it would fail again
-            raise
-        finally:
-            self._follows_plan = False
-        return True
-
-    def settle(self) -> None:
-        self._settled = True
+        for (graphs, _), (_, call) in sorted(self._planned.items(), key=lambda item: item[1][0]):
+            self._follows_plan = True
+            try:
+                if call() is not False:
+                    return True
+            except Exception:
+                self.forget(graphs)  # it would fail again
+                raise
+            finally:
+                self._follows_plan = False
+        return False
 
     @contextmanager
     def noted(self, key: Hashable, captures: bool) -> Iterator[None]:
@@ -64,7 +60,7 @@ class FirstTimes:
         took = time.perf_counter() - began
         self.seconds += took
         self.captures += captures
-        if self._settled and not self._follows_plan:
+        if self.is_settled and not self._follows_plan:
             self.late += 1
             done = "captured" if captures else "run for the first time"
             log.warning("%s was %s while lines may wait: %.0f ms", describe(key), done, 1000 * took)

@@ -227,7 +227,7 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     from ...morph.runtime.collector import spare_older_objects
     from ..logs import start_log
     from ..routes.app import create_app
-    from .server import SWITCH_S, load_speaker, prepare_rest
+    from .server import SWITCH_S, load_speaker, prepare
 
     sys.setswitchinterval(SWITCH_S)
     start_log()
@@ -237,5 +237,7 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     options = read_options(argparse.Namespace(**arguments))
     speaker = load_speaker(options)
     speaker.warm(spare_older_objects)
-    threading.Thread(target=prepare_rest, args=(speaker,), name="speech warm-up", daemon=True).start()
+    threading.Thread(
+        target=prepare, args=(speaker, speaker.prepare_rest), name="speech warm-up", daemon=True
+    ).start()
     return create_app(speaker, options)

@@ -10,6 +10,8 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,28 +228,22 @@ def load_speaker(options: ServerOptions) -> Speaker:
 
 
 def _warm(speaker: Any) -> None:
-    from ...morph.batch.loop import BatchClosed
     from ...morph.runtime.collector import spare_older_objects
 
-    try:
-        speaker.warm(spare_older_objects)
-    except BatchClosed:
-        log.info("closed before the first line was spoken")
-    except Exception:
-        log.exception("the first line could not be spoken: /ready stays false")
-    finally:
-        gc.enable()
+    prepare(speaker, partial(speaker.warm, spare_older_objects))
+    gc.enable()
     if speaker.is_ready:
-        prepare_rest(speaker)
+        prepare(speaker, speaker.prepare_rest)
 
 
-def prepare_rest(speaker: Any) -> None:
-    """Prepare what the first line does not need, beside requests."""
+def prepare(speaker: Any, work: Callable[[], None]) -> None:
+    """Do a part of the warm-up: for a line alone, or the rest beside requests."""
     from ...morph.batch.loop import BatchClosed
 
     try:
-        speaker.prepare_rest()
+        work()
     except BatchClosed:
         log.info("closed before all was prepared")
     except Exception:
-        log.exception("not all is prepared: requests may wait for captures")
+        result = "requests may wait for captures" if speaker.is_ready else "/ready stays false"
+        log.exception("not all could be prepared: %s", result)

@@ -382,7 +382,7 @@ class Speaker:
                 self._warm(batch)
             encoded.result()
         for one in self._engines:
-            one.first_times.settle()
+            one.first_times.is_settled = True
         before_ready()
         self.pauses.begin()
         self._ready.set()

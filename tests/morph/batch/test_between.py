@@ -1,11 +1,15 @@
 """Work that is done between lines: in the thread that speaks, one after another; what fails is the asker's."""
 
 import threading
+from functools import partial
 
 import pytest
+from qwen3_tts_morph.morph.batch import loop
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.inbox import Inbox
 from qwen3_tts_morph.morph.batch.speech import Delivery
+from qwen3_tts_morph.morph.decode.rows import Ahead
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -57,3 +61,32 @@ def test_a_line_that_waits_comes_before_the_next_work(load, begun: bool) -> None
         assert list(speech)
         works[-1].result(PATIENCE)
     assert order[0] == "line" and order[-3:] == ["work"] * 3
+
+
+@pytest.mark.parametrize("has_time", (False, True))
+def test_captures_are_made_beside_a_stream_that_plays_if_there_is_time(
+    load, monkeypatch, has_time: bool
+) -> None:
+    class Graphs:
+        def lacks(self, key: str) -> bool:
+            return key not in done
+
+    model, graphs, done, plays = load("tiny", "custom_voice"), Graphs(), list[str](), list[bool]()
+    monkeypatch.setattr(loop, "PLANNED_S", -1.0 if has_time else 1e9)
+    monkeypatch.setattr(loop, "PLANNED_SHARE", 1.0)
+    synthesizer = Synthesizer(model)
+    first = synthesizer.engine.first_times
+
+    def capture(key: str) -> None:
+        done.append(key)
+        plays.append(speech.has_begun and not speech.ended)
+
+    with Batch(synthesizer, rows=2, ahead=Ahead(2, 256)) as service:
+        options = GenerateOptions(5, Sampling(max_seconds=4.0))
+        for is_ready in (False, True):
+            speech = service.speak(Line("Hello there.", preset_voice(model, "ryan"), seed=3), options)
+            for key in ("a", "b"):
+                first.plan(0, graphs, key, partial(capture, key))
+            assert list(speech) and (is_ready or not done)
+            first.is_settled = True
+    assert plays == [True, True] if has_time else True not in plays

@@ -294,11 +294,40 @@ def test_what_a_line_alone_needs_is_captured_first_and_the_rest_one_by_one_by_ne
         assert {key for one in graphs for key in one.recordings if one.has(key)} == alone | short
         ran.clear()
         while captures.first_times.prepare_next():
-            steps.append(tuple(ran))
+            steps += [key for key in ran if key not in (("keep",), ("restore",))]
             ran.clear()
     several = [("prefill", 2, 128), ("prefill", 2, 64), ("prefill", 1, 64), ("prefill", 1, 128)]
     long = [(*kind, window) for kind in (("frame", *GROUP), ("advance",)) for window in (128, 256)]
-    assert steps == [(key,) for key in [*several, *long] for _ in range(2)], "directly, then captured"
+    assert steps == [key for key in [*several, *long] for _ in range(2)], "directly, then captured"
+
+
+def test_what_is_captured_between_the_frames_of_lines_changes_none_of_them(
+    load, monkeypatch, ran, few_lengths
+):
+    model = load("tiny", "custom_voice")
+    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+    monkeypatch.setattr(graph, "SMALLEST_WINDOW", 64)
+    monkeypatch.setattr(graph, "LATE_CONTEXT", 64)
+    requests = requests_of(prompts_of(model) * 2, [40, 25, 30, 9, 60, 25], (Sampling(), GREEDY))
+    alone = [
+        graph_lines(model, [one.prompt], 5, one.sampling, [one.seed], [one.guard])[0] for one in requests
+    ]
+    captures, ahead, later, prepared = CaptureStream(), Ahead(4, 256), list(requests[2:]), []
+
+    def come(decoding: Decoding) -> Sequence[LineRequest]:
+        ran.clear()
+        if captures.first_times.prepare_next():
+            prepared.append((len(decoding.rows.lines), *ran))
+        return [later.pop()] if later and len(prepared) % 4 == 0 else ()
+
+    opened = GraphDecoder(4, captures=captures).open_rows(model, OPTIONS, RowPlan(4, 4, (), True, ahead))
+    made = decode_coming(opened, model, requests[:2], come)
+    order = [*requests[:2], *reversed(requests[2:])]
+    for request, ours in zip(order, made, strict=True):
+        theirs = alone[requests.index(request)]
+        assert ours.ended == theirs.ended and torch.equal(ours.codes, theirs.codes)
+    steps = {key[0] for lines, *keys in prepared if lines > 1 for key in keys}
+    assert steps == {"prefill", "frame", "advance", "keep", "restore"}
 
 
 @pytest.mark.parametrize("kind", ["x_vector", "preset"])

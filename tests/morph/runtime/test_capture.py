@@ -151,7 +151,7 @@ def test_first_calls_and_captures_are_counted_and_named_if_they_come_late(cuda, 
         for _ in range(3):
             replays.run(("frame", 5, 256), lambda: None)
         assert (first.captures, first.late) == (1, 0) and first.seconds > 0
-        first.settle()
+        first.is_settled = True
         for _ in range(3):
             replays.run(("prefill", 4, 128), lambda: None)
             replays.run(("frame", 5, 256), lambda: None)
@@ -172,7 +172,7 @@ def test_what_is_planned_is_captured_bit_by_bit_by_need_and_is_not_late(cuda, ca
 
     for need, key in ((2, "long"), (1, "wide"), (1, "asked"), (2, "long")):
         replays.plan(need, key, partial(call, key))
-    first.settle()
+    first.is_settled = True
     assert first.prepare_next() and calls == ["wide"] and (first.captures, first.planned) == (0, 3)
     for _ in range(2):
         call("asked")
