@@ -78,7 +78,7 @@ def _speak(
     model = synthesizer.model
     builder = PromptBuilder(model)
     for take in range(TAKES):
-        parts = LinePieces.open(builder, replace(line, seed=line.seed + take), options)
+        parts = LinePieces(replace(line, seed=line.seed + take), options, builder)
         parts.cut()
         for piece in parts.pieces:
             [decoded] = synthesizer.engine.decode(model, [parts.request(piece)], options)

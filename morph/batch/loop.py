@@ -128,7 +128,7 @@ class Loop:
             if one.speech.is_cancelled and not one.rows:
                 self._scheduler.remove(one)
                 for inbox in self.inboxes:
-                    inbox.post(partial(Utterance.itself, one))  # nothing else refers to it
+                    inbox.post(lambda one=one: one)  # nothing else refers to it
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -352,7 +352,7 @@ class Loop:
             if one.device < 0:
                 self._handle_unclaimed(one)
                 continue
-            if one.speech.is_heard and not one.is_streamed:
+            if one.speech.is_streamed and not one.is_streamed:
                 one.stream()
                 self._note_active()
             if has_model and one.is_open and not one.speech.is_cancelled:
@@ -372,7 +372,7 @@ class Loop:
         with self._scheduler.lock:
             if one.device >= 0 or one.status is Status.DONE:
                 return
-            if one.speech.is_heard and not one.is_streamed:
+            if one.speech.is_streamed and not one.is_streamed:
                 one.stream()
             if one.speech.is_cancelled:
                 one.cancel()
@@ -443,12 +443,11 @@ class Loop:
 
     def _note_active(self) -> None:
         self._streamed = [one for one in self._active.values() if one.is_streamed and one.suspended is None]
-        self._late = [one for one in self._streamed if one.is_token]
+        self._late = [one for one in self._streamed if one.tokens]
 
     def _follow_late(self) -> None:
         for one in self._late:
-            if one.needs_text:
-                one.follow()
+            one.follow()
             if one.is_cut_off:
                 self._settle(one)
 

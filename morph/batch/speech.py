@@ -6,16 +6,15 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from ..options import GenerateOptions
-from ..runtime.bell import Wakes
+from ..runtime.bell import Bell, Wakes
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
-from ..speech.progress import Progress
 from ..words.trace import Trace
 
 log = logging.getLogger(__name__)
@@ -93,10 +92,6 @@ class Delivery:
     last_retry_s: float = math.inf
     caller: str = ""
 
-    @property
-    def may_retry(self) -> bool:
-        return self.keep or not self.live
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -109,27 +104,50 @@ class Outcome:
     spans: tuple[PieceSpan, ...] = ()  # of an offline line, wanted or not
 
 
-class Speech:
-    """One line in work: an iterator over its chunks, for one reader. Any thread may hold it."""
+class Progress:
+    """How many frames of a line are decoded and expected. ``pieces``: of its text, roughly while it is cut."""
 
-    def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, bell: Wakes):
-        self.line, self.options, self.bell = line, options, bell
+    def __init__(self) -> None:
+        self.expected = self.pieces = self._ended = 0
+        self._takes: Sequence[Sized] = ()
+
+    @property
+    def done(self) -> int:
+        """The frames so far; any thread may ask."""
+        return self._ended + sum(map(len, self._takes))
+
+    @done.setter
+    def done(self, frames: int) -> None:
+        self._takes, self._ended = (), frames
+
+    def expect(self, frames: int, pieces: int) -> None:
+        self.expected, self.pieces = frames, pieces
+
+    def follow(self, takes: Sequence[Sized], ended: int) -> None:
+        """Count the frames of ``takes`` while they are made, and of another that has ended."""
+        self._takes, self._ended = takes, self._ended + ended
+
+
+class Speech:
+    """One line in work: an iterator over its chunks, for one reader. Any thread may hold it.
+
+    ``bell`` is told what the reader does; a batch puts its own in its place.
+    """
+
+    def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, bell: Wakes | None = None):
+        self.line, self.options, self.bell = line, options, bell or Bell()
         # Without the callback: a reader refers to this, and the cycle would need the garbage collector.
         self.delivery = replace(delivery, on_change=None)
-        self.is_heard = delivery.live  # whether streaming is wanted
+        # Whether streaming is wanted; a text that comes in parts is always streamed.
+        self.is_streamed = delivery.live or not isinstance(line.text, str)
         self.is_cancelled = False  # whether its reader has left
-        self.progress = Progress()  # frames
+        self.progress = Progress()
         self._changed = threading.Condition()
         self._chunks: deque[Chunk] = deque()
         self.queued = 0  # frames of the chunks that wait for the reader
         self.has_begun = False  # whether there was a chunk
-        self._outcome: Outcome | None = None
+        self.outcome: Outcome | None = None  # None until it has ended
         self._on_change = delivery.on_change
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it is streamed: the reader wants that, or its text comes in parts."""
-        return self.is_heard or not isinstance(self.line.text, str)
 
     # The reader's side
 
@@ -144,17 +162,12 @@ class Speech:
     @property
     def ready(self) -> bool:
         """Whether ``take`` returns at once."""
-        with self._changed:
-            return self._is_ready
-
-    @property
-    def _is_ready(self) -> bool:
-        return bool(self._chunks) or self._outcome is not None or self.is_cancelled
+        return bool(self._chunks) or self.outcome is not None or self.is_cancelled
 
     @property
     def ended(self) -> bool:
         """Whether ``result`` returns, or raises, at once."""
-        return self._outcome is not None
+        return self.outcome is not None
 
     @property
     def has_chunk(self) -> bool:
@@ -163,7 +176,7 @@ class Speech:
     def take(self) -> Chunk | None:
         """Wait for the next chunk; None after the last and after ``cancel``. Raises the line's error."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_ready)
+            self._changed.wait_for(lambda: self.ready)
             if not self._chunks:
                 self.check()
                 return None
@@ -176,7 +189,7 @@ class Speech:
 
     def hear(self) -> None:
         """Stream the line from now on; too late if its samples are being decoded."""
-        self.is_heard = True
+        self.is_streamed = True
         self.bell.set()
 
     def cancel(self) -> None:
@@ -199,42 +212,30 @@ class Speech:
         while not self.ended and not self.is_cancelled and self.take() is not None:
             pass
         with self._changed:
-            self._changed.wait_for(lambda: self._outcome is not None)
+            self._changed.wait_for(lambda: self.outcome is not None)
         self.check()
         return self.made
 
     def check(self) -> None:
-        if self._outcome is not None and self._outcome.error is not None:
-            raise self._outcome.error
-
-    @property
-    def failed(self) -> bool:
-        return self._outcome is not None and self._outcome.error is not None
+        if self.outcome is not None and self.outcome.error is not None:
+            raise self.outcome.error
 
     @property
     def made(self) -> Spoken:
         """What was made of a line that has ended, also if it failed after its beginning. Raises as ``result``."""
-        assert self._outcome is not None
-        if self._outcome.spoken is None:
+        assert self.outcome is not None
+        if self.outcome.spoken is None:
             self.check()
             raise RuntimeError("the line was not kept: speak it with Delivery(keep=True)")
-        return self._outcome.spoken
+        return self.outcome.spoken
 
     @property
     def report(self) -> LineReport:
         """How the line went, as far as it went. Raises its error, or RuntimeError if it has not ended."""
         self.check()
-        if self._outcome is None or self._outcome.report is None:
+        if self.outcome is None or self.outcome.report is None:
             raise RuntimeError("the line has not ended: read its chunks first")
-        return self._outcome.report
-
-    @property
-    def text_tokens(self) -> int:
-        return 0 if self._outcome is None else self._outcome.text_tokens
-
-    @property
-    def spans(self) -> tuple[PieceSpan, ...]:
-        return () if self._outcome is None else self._outcome.spans
+        return self.outcome.report
 
     # The backend's side
 
@@ -267,9 +268,9 @@ class Speech:
 
     def finish(self, outcome: Outcome) -> None:
         with self._changed:
-            if self._outcome is not None:
+            if self.outcome is not None:
                 return
-            self._outcome = outcome
+            self.outcome = outcome
             self._changed.notify_all()
         on_change, self._on_change = self._on_change, None
         if on_change is not None:

@@ -15,19 +15,18 @@ from itertools import count
 import numpy as np
 
 from ..decode.buffers import RowBuffers
-from ..decode.decoded import BROKEN, Decoded
+from ..decode.decoded import BROKEN, EOS, Decoded
 from ..decode.loop import Suspended
 from ..decode.request import Group, LineRequest
 from ..model.finite import NotFinite, not_finite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
-from ..speech.joined import assemble, note_of, warn_of
-from ..speech.lines import Line, LineReport, Spoken
+from ..speech.joined import assemble, report_of, warn_of
+from ..speech.lines import LineReport, Spoken
 from ..speech.piece import NO_SAMPLES, Piece
-from ..speech.pieces import LinePieces, expected_of, text_as_spoken
-from ..speech.takes import CAP, WRONG, Take
-from ..speech.text_feed import TextFeed
+from ..speech.pieces import LinePieces, expected_of
+from ..speech.takes import CAP, Take
+from ..speech.text_feed import TextFeed, TokenFeed
 from ..speech.text_reader import TextReader
-from ..speech.token_feed import TokenFeed
 from ..speech.wrong_words import follow_words
 from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
@@ -41,7 +40,7 @@ from .speech import Chunk, Outcome, Speech
 log = logging.getLogger(__name__)
 
 NUMBERS = count(1)  # of utterances, for the codec
-PIECES_AHEAD = 4  # of a line: faster text is not read beyond them
+NO_FRAMES = Decoded(NO_CODES, EOS)
 SHORT = 400  # characters; a shorter text is cut at once
 
 
@@ -75,13 +74,6 @@ class Shared:
     texts: Executor  # writes out figures
 
 
-def cancelled(line: Line, rate: int) -> Outcome:
-    """Return how a line ends that was cancelled before its text was read."""
-    text = line.text if isinstance(line.text, str) else ""
-    report = LineReport(line.name, text, 0, 0.0, "cancelled", 0)
-    return Outcome(report, Spoken(NO_SAMPLES, rate, report))
-
-
 class Utterance(TurnLine):
     """One line on its way through a batch.
 
@@ -95,36 +87,29 @@ class Utterance(TurnLine):
 
     def __init__(self, speech: Speech, rate: int, inboxes: Sequence[Inbox]):
         super().__init__(next(NUMBERS), speech.line.voice.ref_codes)
-        line, delivery = speech.line, speech.delivery
         self.speech, self._rate, self._inboxes = speech, rate, inboxes
-        self.order, self.caller, self.is_alone = delivery.order, delivery.caller, False
+        self.order, self.caller = speech.delivery.order, speech.delivery.caller
+        self.is_alone, self.is_streamed = False, speech.is_streamed
         self.device = -1
         self.failed_on: dict[int, str] = {}  # devices, and why
         self.group = Group.of(speech.options)
-        self.is_streamed = speech.is_live
         self.signal = speech.bell = Signal(inboxes, self)
-        self._reader = None if isinstance(line.text, str) else TextReader(line.text, self.signal, line.layout)
-        self.status = Status.QUEUED if self._reader is None else Status.IDLE
+        self._text = TextReader(speech.line.text, self.signal, speech.line.layout)
+        self.status = Status.IDLE if self._text.is_late else Status.QUEUED
+        speech.progress.expected = likely_frames(self._text.text)
         self.rows: dict[int, Piece] = {}
         self.ready: deque[Piece] = deque()  # pieces that want a row
-        self._text: TextFeed | None = None  # the source of pieces, until its end
-        self._tokens: TokenFeed | None = (
-            None  # the same, also after its end: the prompt has its first token only
-        )
-        self._likely = 0 if self._reader is not None else likely_frames(str(line.text))
+        self._feed: TextFeed | None = None  # the source of pieces, until its end
+        # The same, also after its end, if text is written into its row: the prompt has the first token only.
+        self.tokens: TokenFeed | None = None
         self.take = 1
-        self._retries = speech.options.retries if delivery.may_retry else 0
         self._given = 0  # pieces that were ready
         self._in_codec = 0  # offline pieces in the codec
-        self._coded = 0  # frames of the pieces that have left their rows
         self._sent_frames = self._sent_samples = 0
-        # Of each delivered piece: how it ended, and a note on its wrong words.
-        self._ends: list[tuple[str, str]] = []
         self._stopped: str | None = None  # one of ``takes.STOPPED``, if the line is over before its end
         self._error: BaseException | None = None
-        self.suspended: Suspended | None = (
-            None  # the state of ``ready[0]``, which has left its row within the piece
-        )
+        # The state of ``ready[0]``, which has left its row within the piece.
+        self.suspended: Suspended | None = None
         self._shared: Shared | None = None
 
     @property
@@ -145,15 +130,10 @@ class Utterance(TurnLine):
             raise RuntimeError(f"an utterance cannot go from {self.status.name} to {status.name}")
         self.status = status
 
-    def itself(self) -> Utterance:
-        return self
-
     def read(self) -> None:
-        """Begin to read a text that comes in parts. Raises RuntimeError, and ends the line, if no thread can start."""
-        if self._reader is None:
-            return
+        """Begin to read late text. Raises RuntimeError, and cancels the line, if no thread can start."""
         try:
-            self._reader.start()
+            self._text.start()
         except RuntimeError as error:
             self.speech.cancel()
             raise RuntimeError(
@@ -170,16 +150,11 @@ class Utterance(TurnLine):
     @property
     def length(self) -> float:
         """In characters."""
-        if self.ready:
-            return max(len(piece.text) for piece in self.ready)
-        return 0 if self._reader is not None else len(str(self.speech.line.text))
+        return max((len(piece.text) for piece in self.ready), default=len(self._text.text))
 
     @property
     def left_s(self) -> float:
-        frames = self._likely
-        if self._reader is not None and self.is_open:
-            frames = self.parts.expected
-        return max(0.0, (frames - self._sent_frames) / FRAME_RATE)
+        return max(0.0, (self.speech.progress.expected - self._sent_frames) / FRAME_RATE)
 
     @property
     def wants(self) -> int:
@@ -203,71 +178,52 @@ class Utterance(TurnLine):
     @property
     def is_untouched(self) -> bool:
         """Whether it can be spoken from its beginning: nothing was delivered, and its text is still there."""
-        begun = self.speech.has_begun or self.speech.is_cancelled
-        return not begun and isinstance(self.speech.line.text, str)
+        return not (self.speech.has_begun or self.speech.is_cancelled or self._text.is_late)
 
     # Text and pieces
 
     def open(self, shared: Shared) -> None:
         """Cut the text and build prompts, with the model held; ValueError for what only a prompt shows."""
-        self._shared = shared
-        line, options, progress = self.speech.line, self.speech.options, self.speech.progress
-        parts = self.parts = LinePieces.open(shared.builder, line, options)
+        self._shared, options = shared, self.speech.options
+        parts = self.parts = LinePieces(self.speech.line, options, shared.builder)
         sizes = ChunkSizes(options.chunk_frames, shared.speed, self.speech.delivery.held_s)
-        most = parts.sampling.line_frames
-        self.chunks = LineChunks(sizes, parts.model.sample_rate, options, most, parts.text_of)
-        self._text = self._open_text()
-        self._tokens = self._text if isinstance(self._text, TokenFeed) else None
-        if self._text is None:
+        self.chunks = LineChunks(sizes, self._rate, options, parts.sampling.line_frames, parts.text_of)
+        if not self._text.is_late and (not self.is_streamed or self._is_short):
             parts.cut()
-            progress.pieces, progress.expected = len(parts.pieces), parts.expected
+            self.speech.progress.expect(parts.expected, len(parts.pieces))
             if self.is_streamed:
                 self._add_pieces(0)
                 self._complete()
             return
+        late_tokens = self._text.is_late and self.speech.line.layout == "token"
+        self._feed = (TokenFeed if late_tokens else TextFeed)(
+            parts, shared.texts, self.signal.set, self._text
+        )
+        self.tokens = self._feed if isinstance(self._feed, TokenFeed) else None
         self.follow()
         # A last piece holds nothing back for a crossfade.
-        if self._text is not None and self._text.is_read:
-            self.follow(ahead=2)
-
-    def _open_text(self) -> TextFeed | None:
-        """Return the source of pieces; None to add all at once, which is quick for a short text."""
-        line = self.speech.line
-        if self._reader is None and (not self.is_streamed or self._is_short(str(line.text))):
-            return None
-        feed = TokenFeed if self._reader is not None and line.layout == "token" else TextFeed
-        return feed(self.parts, self.shared.texts, self.signal.set, self._reader)
-
-    def _is_short(self, text: str) -> bool:
-        limit = min(self.parts.limit or SHORT, SHORT)
-        return len(text) <= limit and self.parts.normalizer.is_quick(text, self.speech.line.language)
-
-    def follow(self, ahead: int | None = None) -> None:
-        """Read new text, with the model held: the next of up to ``ahead`` pieces."""
-        if (text := self._text) is None:
-            return
-        if self._is_at_limit:
-            text.stop()
-        if not text.done and not self._is_ahead(text, ahead):
-            before = len(self.parts.pieces)
-            text.poll()
-            self._add_pieces(before)
-        if text.done:
-            self._end_text(text)
-        elif text.has_news and not self._is_ahead(text, ahead):
-            self.signal.set()
-
-    def _is_ahead(self, text: TextFeed, ahead: int | None) -> bool:
-        if not text.is_late:
-            return self._waiting >= (ahead or 1)
-        is_ahead = self._tokens is not None and self._tokens.is_ahead
-        return is_ahead or self._waiting >= PIECES_AHEAD
+        if self._feed is not None and self._feed.is_read:
+            self.follow(beyond=1)
 
     @property
-    def needs_text(self) -> bool:
-        """Whether text that has come is to be read although nothing tells it: the speech has caught up with it."""
-        text = self._tokens
-        return text is not None and not text.done and text.has_news and not self._is_ahead(text, None)
+    def _is_short(self) -> bool:
+        text, limit = self._text.text, min(self.parts.limit or SHORT, SHORT)
+        return len(text) <= limit and self.parts.normalizer.is_quick(text, self.speech.line.language)
+
+    def follow(self, beyond: int = 0) -> None:
+        """Read new text, with the model held, unless enough is read: the next piece, or so many ``beyond`` it."""
+        if (feed := self._feed) is None:
+            return
+        if self._is_at_limit:
+            feed.stop()
+        if feed.has_news and not (feed.done or feed.is_ahead(self._waiting - beyond)):
+            before = len(self.parts.pieces)
+            feed.poll()
+            self._add_pieces(before)
+        if feed.done:
+            self._end_text(feed)
+        elif feed.has_news and not feed.is_ahead(self._waiting - beyond):
+            self.signal.set()
 
     def stream(self) -> None:
         """Stream an offline line from now on, unless its samples are being made."""
@@ -280,10 +236,10 @@ class Utterance(TurnLine):
             self._add_pieces(0)
             self._complete()
 
-    def _end_text(self, text: TextFeed) -> None:
-        self._text = None
-        if text.error is not None and self._stopped is None:
-            self._stopped, self._error = "failed", text.error
+    def _end_text(self, feed: TextFeed) -> None:
+        self._feed = None
+        if feed.error is not None and self._stopped is None:
+            self._stopped, self._error = "failed", feed.error
         self._complete()
 
     def _complete(self) -> None:
@@ -300,10 +256,9 @@ class Utterance(TurnLine):
         for piece in self.parts.pieces[begin:]:
             piece.silence = round(piece.pause_s * self._rate)
             self.chunks.add_piece(piece)
-        progress = self.speech.progress
-        chars = len(str(self.speech.line.text)) if self._reader is None else 0
-        progress.expected = max(progress.expected, self.parts.expected)
-        progress.pieces = max(len(self.parts.pieces), chars // (self.parts.limit or SHORT))
+        chars = 0 if self._text.is_late else len(self._text.text)
+        count = max(len(self.parts.pieces), chars // (self.parts.limit or SHORT))
+        self.speech.progress.expect(max(self.speech.progress.expected, self.parts.expected), count)
 
     @property
     def _waiting(self) -> int:
@@ -313,22 +268,16 @@ class Utterance(TurnLine):
     @property
     def _is_at_limit(self) -> bool:
         most = self.parts.sampling.line_frames
-        return self.is_streamed and most is not None and self._coded >= most
+        return self.is_streamed and most is not None and self.speech.progress.done >= most
 
     # Status
 
     def settle(self) -> Status:
         """Get pieces ready for rows, and change the status to what follows from all that has happened."""
-        if not self.is_open:
-            if self._stopped:
-                self.become(Status.DONE)
-                return self.status
-            came = self._reader is None or self._reader.has_news
-            self.become(Status.QUEUED if came else Status.IDLE)
-            return self.status
-        if self._text is not None and self._text.done and not self._stopped:
-            self._end_text(self._text)
-        self._make_ready()
+        if self.is_open:
+            if self._feed is not None and self._feed.done:
+                self._end_text(self._feed)
+            self._make_ready()
         self.become(self._next_status())
         return self.status
 
@@ -336,26 +285,25 @@ class Utterance(TurnLine):
         if self.speech.is_cancelled:
             self.ready.clear()
             return
-        if self.is_streamed and (self.take > 1 or self.rows or self.ready or self.is_full):
+        is_busy = self.take > 1 or self.rows or self.ready or self.is_full
+        if (self.is_streamed and is_busy) or self._is_over or self._is_at_limit:
             return
-        if self._is_over or self._is_at_limit:
-            return
-        most = 1 if self.is_streamed else self._waiting
-        for piece in self.parts.pieces[self._given : self._given + most]:
-            self.ready.append(piece)
-            self._given += 1
+        new = self.parts.pieces[self._given :][: 1 if self.is_streamed else None]
+        self.ready += new
+        self._given += len(new)
 
     def _next_status(self) -> Status:
+        if not self.is_open and not self._stopped:
+            return Status.QUEUED if self._text.has_news else Status.IDLE
         if self.rows:
             return Status.RUNNING
         if self.ready:
             return Status.QUEUED
-        if self._is_over:
+        if not self.is_open or self._is_over:
             return Status.DRAINING if self._in_codec else Status.DONE
-        text = self._text
-        if self._is_at_limit or (text is None and not self._waiting):
+        if self._is_at_limit or (self._feed is None and not self._waiting):
             return Status.DRAINING
-        has_news = text is not None and text.has_news
+        has_news = self._feed is not None and self._feed.has_news
         return Status.QUEUED if has_news and not self.is_full else Status.IDLE
 
     @property
@@ -372,7 +320,7 @@ class Utterance(TurnLine):
         """Whether its pieces are to leave their rows before their ends."""
         if self.speech.is_cancelled:
             return True
-        if self._tokens is not None and self.take == 1 and self._tokens.error is not None:
+        if self.tokens is not None and self.take == 1 and self.tokens.error is not None:
             return True
         return self._stopped is not None and (not self.is_streamed or self.chunks.ended)
 
@@ -380,11 +328,6 @@ class Utterance(TurnLine):
     def holds_codes(self) -> bool:
         """Whether there are codes without samples."""
         return bool(self._in_codec) or self.in_codec or self.chunks.has_codes
-
-    @property
-    def is_token(self) -> bool:
-        """Whether its text is written into its row as it comes."""
-        return self._tokens is not None
 
     # Rows
 
@@ -398,22 +341,21 @@ class Utterance(TurnLine):
             return None
         piece, parts, is_first = self.ready.popleft(), self.parts, self.take == 1
         request, most = parts.request(piece, self.take), parts.sampling.line_frames
-        text = self._tokens if is_first else None
+        text, words = self.tokens if is_first else None, None
         if text is not None:
             text.follow(request.guard)
-        elif self.is_streamed and most is not None and is_first:
-            request.guard.max_frames = min(request.guard.max_frames, most - self._coded)
-        words = None
-        if self.speech.options.wrong_words == END_AT_ONCE and text is None:
+        elif self.speech.options.wrong_words == END_AT_ONCE:
             words = follow_words(parts.model, piece.text)
-        if self._text is not None:
+        if text is None and self.is_live and most is not None:
+            request.guard.max_frames = min(request.guard.max_frames, most - self.speech.progress.done)
+        if self._feed is not None:
             self.signal.set()  # the next piece may be read
         return piece, replace(request, text=text, words=words, is_streamed=self.is_live, group=self.group)
 
     def enter_row(self, buffers: RowBuffers, row: int, piece: Piece) -> None:
         self.rows[row] = piece
         piece.frames.enter(buffers, row)
-        self.speech.progress.follow(piece.frames)
+        self._count_frames()
 
     def suspend(self, row: int, state: Suspended) -> None:
         """Take a piece out of its row until somebody has a row for it."""
@@ -423,8 +365,7 @@ class Utterance(TurnLine):
         self.ready.appendleft(piece)
 
     def resume(self, buffers: RowBuffers, row: int) -> None:
-        piece = self.rows[row] = self.ready.popleft()
-        piece.frames.enter(buffers, row)
+        self.enter_row(buffers, row, self.ready.popleft())
         self.suspended = None
         self.become(Status.RUNNING)
 
@@ -433,10 +374,9 @@ class Utterance(TurnLine):
         piece = self.rows.pop(row)
         piece.frames.leave(frames)
         piece.ended, self.is_resting = ended, False
-        self._coded += len(frames)
-        self.speech.progress.end_take(piece.frames)
-        if self._tokens is not None and self.take == 1:
-            self._tokens.stop()  # the speech is over, whether or not the text is
+        self._count_frames(len(frames))
+        if self.tokens is not None and self.take == 1:
+            self.tokens.stop()  # the speech is over, whether or not the text is
         if ended == BROKEN and self.take == 1:  # otherwise there is an earlier take
             self.break_off(not_finite(self.parts.model.dtype))
         if self.is_live or self._stopped or ended in ("cancelled", BROKEN):
@@ -444,7 +384,15 @@ class Utterance(TurnLine):
         self._in_codec += 1
         self.shared.whole.add(self, piece)
 
+    def _count_frames(self, ended: int = 0) -> None:
+        self.speech.progress.follow([piece.frames for piece in self.rows.values()], ended)
+
     # Takes
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether takes are kept, so that the better one of two can be the result."""
+        return self.speech.delivery.keep or not self.is_streamed
 
     def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
         """Accept the samples of an offline piece, or of a retry."""
@@ -468,15 +416,17 @@ class Utterance(TurnLine):
         take = self.parts.judge(piece, decoded, wave, self.take)
         if piece.take is not None and not take.better_than(piece.take):
             take = replace(piece.take, number=self.take)
-        piece.take = take
+        piece.take = take if self._is_kept else replace(take, decoded=NO_FRAMES, waveform=NO_SAMPLES)
 
     def _end_take(self) -> None:
-        is_late = time.perf_counter() > self.speech.delivery.last_retry_s
-        if self._stopped or is_late or self.take > self._retries:
+        """Begin another take of the pieces that went wrong, if there may be one."""
+        speech, progress = self.speech, self.speech.progress
+        is_last = self.take > speech.options.retries or time.perf_counter() > speech.delivery.last_retry_s
+        if self._stopped or is_last or not self._is_kept:
             return
-        if self._tokens is not None:
-            self._tokens.complete()
-        again, progress = self.parts.wrong(), self.speech.progress
+        if self.tokens is not None:
+            self.tokens.complete()
+        again = self.parts.wrong()
         self.ready.extend(again)
         self.take += 1
         progress.expected = max(progress.expected, progress.done + expected_of(again))
@@ -485,27 +435,15 @@ class Utterance(TurnLine):
 
     @property
     def may_starve(self) -> bool:
-        return self._text is not None and self._text.is_late
+        return self._feed is not None and self._text.is_late
 
     @property
     def is_starved(self) -> bool:
-        return self._tokens is not None and self._tokens.starved
+        return self.tokens is not None and self.tokens.starved
 
     @property
     def is_full(self) -> bool:
-        speech = self.speech
-        return speech.queued > 0 and speech.is_full
-
-    def break_off(self, error: NotFinite) -> None:
-        if self._stopped or self.chunks.ended:
-            return
-        self._stopped, self._error = "failed", of_voice(error, self.speech.line.voice.name)
-        self.close_text()
-        self._text = None
-        self.ready.clear()
-        self.suspended = None
-        self.chunks.cancel()
-        self.signal.set()
+        return self.speech.is_full
 
     def put(self, chunk: Chunk) -> None:
         if self.speech.is_cancelled:
@@ -518,22 +456,15 @@ class Utterance(TurnLine):
 
     def note_piece(self) -> None:
         """Note that a streamed piece has been delivered to its end."""
-        piece = self.parts.pieces[len(self._ends)]
+        piece = next(one for one in self.parts.pieces if one.take is None)
         decoded, wave = piece.end_take()
         if self.chunks.is_cut:
             decoded = replace(decoded, ended=CAP)
-        if not self.speech.delivery.keep:
-            take = self.parts.judge(piece, decoded, wave)
-        else:
-            self._judge(piece, decoded, wave)
-            assert piece.take is not None
-            take = piece.take
-        self._ends.append((take.ended, take.wrong))
+        self._judge(piece, decoded, wave)
         if self.chunks.ended:
-            if self.speech.delivery.keep:
-                if self.chunks.is_cut:
-                    self._leave_out(CAP)
-                self._end_take()
+            if self.chunks.is_cut:
+                self._leave_out(CAP)
+            self._end_take()
             self.signal.set()
 
     def _leave_out(self, ended: str) -> None:
@@ -546,60 +477,56 @@ class Utterance(TurnLine):
     # The end
 
     def cancel(self) -> None:
-        self.suspended = None
-        self._stopped = self._stopped or "cancelled"
+        self._stop("cancelled")
+
+    def break_off(self, error: NotFinite) -> None:
+        if self._stopped or self.chunks.ended:
+            return
+        self._error = of_voice(error, self.speech.line.voice.name)
+        self._stop("failed")
+        self.signal.set()
+
+    def _stop(self, ended: str) -> None:
+        self._stopped, self.suspended = self._stopped or ended, None
         self.close_text()
+        self._feed = None
+        self.ready.clear()
         if self.is_open:
             self.chunks.cancel()
-            self.ready.clear()
 
     def close_text(self) -> None:
-        if self._text is not None:
-            self._text.stop()
-        if self._reader is not None:
-            self._reader.close()
+        if self._feed is not None:
+            self._feed.stop()
+        self._text.close()
 
     def outcome(self) -> Outcome:
         """Return how an utterance that is done has ended."""
         self.close_text()
         try:
-            outcome = self._outcome() if self.is_open else cancelled(self.speech.line, self._rate)
+            return self._outcome()
         except Exception as error:  # of any kind: it is this line's, and its reader gets it
             log.exception("a line could not be ended: its reader gets the error")
-            outcome = Outcome(error=error)
-        return outcome
+            return Outcome(error=error)
 
     def _outcome(self) -> Outcome:
-        keep, is_complete = self.speech.delivery.keep, not (self.is_streamed or self._stopped)
-        spoken = self._spoken() if keep or is_complete else None
-        report = self._report() if spoken is None else spoken.report
+        if not self.is_open:
+            report = LineReport(self.speech.line.name, self._text.text, 0, 0.0, "cancelled", 0)
+            return Outcome(report, Spoken(NO_SAMPLES, self._rate, report))
+        parts, keep, spoken = self.parts, self.speech.delivery.keep, None
+        is_complete = not (self.is_streamed or self._stopped)
+        if keep or is_complete:
+            if self._stopped:
+                self._leave_out(self._stopped)
+            spoken = assemble(parts, self.shared.describe(), self._stopped)
+        takes = [piece.take for piece in parts.pieces if piece.take is not None]
+        seconds = self._sent_samples / self._rate
+        report = (
+            spoken.report if spoken else report_of(parts, takes, self._sent_frames, seconds, self._stopped)
+        )
         if keep:
             warn_of(report)
-        if spoken is not None and is_complete and (self.speech.is_heard or not keep):
+        if spoken is not None and is_complete and (self.speech.is_streamed or not keep):
             # Streaming was asked for too late, or the audio is wanted only at the end.
             self.speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
-        return Outcome(
-            report,
-            spoken if keep else None,
-            self._error,
-            self.parts.text_tokens,
-            () if spoken is None else spoken.spans,
-        )
-
-    def _spoken(self) -> Spoken:
-        if self._stopped:
-            self._leave_out(self._stopped)
-        return assemble(self.parts, self.shared.describe(), self._stopped)
-
-    def _report(self) -> LineReport:
-        parts, line = self.parts, self.parts.line
-        return LineReport(
-            self.speech.line.name,
-            str(line.text),
-            self._sent_frames,
-            self._sent_samples / self._rate,
-            ended=self._stopped or next((end for end, _ in self._ends if end in WRONG), "eos"),
-            pieces=len(parts.pieces),
-            spoken=text_as_spoken(line, parts.said),
-            notes=(*parts.said.notes, *(note_of(wrong) for _, wrong in self._ends if wrong)),
-        )
+        spans = () if spoken is None else spoken.spans
+        return Outcome(report, spoken if keep else None, self._error, parts.text_tokens, spans)

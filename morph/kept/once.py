@@ -11,11 +11,10 @@ import torch
 from ..batch.key import SOUND_VERSION
 from ..batch.speaks import Speaks
 from ..batch.speech import Delivery, OutOfService, Speech
-from ..options import GenerateOptions
+from ..options import FRAME_RATE, GenerateOptions
 from ..runtime.bell import Bell
 from ..runtime.collector import older_objects_spared
 from ..speech.lines import Line, Spoken, check_complete, failed_line
-from ..speech.progress import Estimate, OnFrame
 from ..speech.takes import ENDS
 from ..text.duration import likely_frames
 from .cache import DamagedLine, LineCache
@@ -24,6 +23,10 @@ from .word_check import RememberedEar, WordCheck
 log = logging.getLogger(__name__)
 
 LOOKS_EVERY_S = 0.05  # for progress and cancelling; a line's end is noticed at once
+LONG_S = 60.0  # of speech, above which length and time left are reported
+MEASURED_FRAMES = 25  # needed to know the speed of a run
+# Called with (frames done, frames expected) while lines are made; what it raises ends them all.
+OnFrame = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,7 @@ class _Run:
     def _pass_on(self, index: int) -> bool:
         """Deliver new chunks of a line; return whether the last was among them."""
         speech = self._speeches[index]
-        if not speech.is_heard:
+        if not speech.is_streamed:
             speech.hear()
         while speech.has_chunk and (chunk := speech.take()) is not None:
             self._is_begun = True
@@ -261,3 +264,30 @@ class _Run:
         if (self._speeches or self._made) and said != self._phase:
             self._phase = said
             self._listener.on_phase(said)
+
+
+class Estimate:
+    """How long speech will be, and how long the rest takes at the speed of this run."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[int, float] | None = None  # frames, and at what time
+
+    def describe(self, done: int, expected: int, pieces: int, now: float) -> str:
+        """Return the estimate in words, "" for short speech. ``done`` and ``expected`` are frames, ``now`` seconds."""
+        if expected < LONG_S * FRAME_RATE:
+            return ""
+        if done and self._begun is None:
+            self._begun = done, now
+        cut = f" in about {pieces:,} pieces" if pieces > 1 else ""
+        said = f"about {in_words(expected / FRAME_RATE)} of speech{cut}"
+        if self._begun is None or done - self._begun[0] < MEASURED_FRAMES:
+            return said
+        begun, since = self._begun
+        left = (now - since) / (done - begun) * (expected - done)
+        return f"{said}, {100 * done // expected} % done, about {in_words(left)} left"
+
+
+def in_words(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

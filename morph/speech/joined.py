@@ -16,7 +16,7 @@ from ..options import GenerateOptions
 from .lines import LineReport, PieceSpan, Spoken
 from .piece import NO_SAMPLES, Piece
 from .pieces import LinePieces, text_as_spoken
-from .takes import CAP, WRONG, Take
+from .takes import CAP, ENDS, WRONG, Take
 
 log = logging.getLogger(__name__)
 
@@ -38,28 +38,15 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
 
     ``stopped``: one of ``takes.STOPPED`` for a line that ended so: what was made of it is joined.
     """
-    line, rate = parts.line, parts.model.sample_rate
+    rate, most = parts.model.sample_rate, parts.sampling.line_frames
     own = [(piece, piece.take) for piece in parts.pieces if piece.take is not None]
     if stopped is not None:
         own = [(piece, take) for piece, take in own if len(take.waveform)]
-    count, most = len(own), parts.sampling.line_frames
     own = limit_takes(own, most)
     frames = sum(len(take.decoded.codes) for _, take in own)
     is_whole = stopped is None and (most is None or frames < most)
     waveform, places = join_pieces(own, rate, parts.options, is_whole)
-    ended = stopped or next((take.ended for _, take in own if take.ended in WRONG), "eos")
-    report = LineReport(
-        line.name,
-        str(line.text),
-        frames=frames,
-        seconds=len(waveform) / rate,
-        ended=ended,
-        pieces=count,
-        spoken=text_as_spoken(line, parts.said),
-        takes=max((take.number for _, take in own), default=1),
-        notes=(*parts.said.notes, *(note_of(take.wrong) for _, take in own if take.wrong)),
-        readings=parts.readings,
-    )
+    report = report_of(parts, [take for _, take in own], frames, len(waveform) / rate, stopped)
     spans = tuple(
         PieceSpan(piece.text, place.start, place.end, take.decoded.trace, place.trimmed)
         for (piece, take), place in zip(own, places, strict=True)
@@ -67,8 +54,22 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
     return Spoken(waveform, rate, report, spans, engine)
 
 
-def note_of(wrong: str) -> str:
-    return f"Wrong words: {wrong}."
+def report_of(
+    parts: LinePieces, takes: Sequence[Take], frames: int, seconds: float, stopped: str | None
+) -> LineReport:
+    """Return how a line went; ``stopped``: as ``assemble``."""
+    return LineReport(
+        parts.line.name,
+        str(parts.line.text),
+        frames,
+        seconds,
+        stopped or next((take.ended for take in takes if take.ended in WRONG), ENDS[0]),
+        len(parts.pieces),
+        text_as_spoken(parts.line, parts.said),
+        max((take.number for take in takes), default=1),
+        (*parts.said.notes, *(f"Wrong words: {take.wrong}." for take in takes if take.wrong)),
+        readings=parts.readings,
+    )
 
 
 def warn_of(report: LineReport) -> None:

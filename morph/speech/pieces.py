@@ -37,20 +37,16 @@ class LinePieces:
     line: Line
     options: GenerateOptions
     builder: PromptBuilder
-    normalizer: Normalizer
     pieces: list[Piece] = field(default_factory=list)
     said: SpokenText = field(default_factory=lambda: SpokenText(""))
     readings: tuple[Reading, ...] = ()
 
     def __post_init__(self) -> None:
         self.model = self.builder.model
+        self.normalizer = normalizer_of(self.model, self.options)
         self.sampling = self.options.sampling or self.model.sampling
         self.limit = piece_limit(self.model, self.options)
         self.policy = RetryPolicy(self.options.retries, self.sampling.max_frames)
-
-    @classmethod
-    def open(cls, builder: PromptBuilder, line: Line, options: GenerateOptions) -> LinePieces:
-        return cls(line, options, builder, normalizer_of(builder.model, options))
 
     def cut(self) -> None:
         """Add all pieces of a complete text within the line's limit; ValueError for what only a prompt shows."""

@@ -1,4 +1,4 @@
-"""Read a line's text from an iterator in its own thread, so that late text delays nothing else."""
+"""The text of a line as it comes; an iterator is read in its own thread, so that late text delays nothing else."""
 
 from __future__ import annotations
 
@@ -41,26 +41,28 @@ class Words:
 
 
 class TextReader:
-    """One thread that reads one iterator of strings, and closes it; only that thread touches it.
+    """A text, complete or from an iterator of strings that one thread reads and closes; only that thread touches it.
 
-    It finds what can be spoken: complete sentences, or in ``layout`` "token" (see ``Line``) all from the first word.
+    Of late text it finds what can be spoken: complete sentences, or in ``layout`` "token" (see ``Line``) all from the
+    first word.
     """
 
-    def __init__(self, parts: Iterable[str], bell: Wakes, layout: str = "sentence"):
-        self._parts, self._bell = parts, bell
+    def __init__(self, text: str | Iterable[str], bell: Wakes, layout: str = "sentence"):
+        self.is_late = not isinstance(text, str)
+        self._parts, self._bell = text, bell
         self._is_token = layout == "token"
         self._arriving: Words | Sentences = Words() if self._is_token else Sentences()
         self._changed = threading.Condition()
-        self._came: list[str] = []
-        self._found: deque[str] = deque()
+        self._came = [text] if isinstance(text, str) else []
+        self._found = deque(self._came)
         self._unread = 0
-        self._ended = self._closed = False
+        self._ended, self._closed = not self.is_late, False
         self.error: BaseException | None = None  # of the iterator, or of the text
-        run = contextvars.copy_context().run
-        self._thread = threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        if self.is_late:
+            run = contextvars.copy_context().run
+            threading.Thread(target=run, args=(self._run,), name="speech text", daemon=True).start()
 
     @property
     def text(self) -> str:

@@ -17,9 +17,9 @@ from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampli
 from ..speech.joined import assemble, warn_of
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import LinePieces, piece_limit
-from ..speech.progress import OnFrame, Progress
 from ..speech.takes import Take, judge_end
 from ..synthesizer import Synthesizer
+from ..text.duration import expected_frames
 from ..waveform.in_flight import take_all
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
@@ -58,7 +58,7 @@ def sweep(
     line: Line,
     seq_groups: Sequence[int],
     options: GenerateOptions | None = None,
-    on_frame: OnFrame | None = None,
+    on_frame: Callable[[int, int], None] | None = None,
     on_spoken: Callable[[int, Spoken], None] | None = None,
 ) -> Sweep:
     """Speak one line at each SEQ_GROUPS, with the same seed. Most parameters are those of ``speak_lines``.
@@ -74,18 +74,26 @@ def sweep(
         # Without a limit the text is one piece; _check_length has the limit.
         one_piece = replace(options or GenerateOptions(), split_chars=0)
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        parts = LinePieces.open(builder, line, one_piece)
+        parts = LinePieces(line, one_piece, builder)
         parts.cut()
         _check_length(parts, options or GenerateOptions())
-        study = _Study(synthesizer, parts, Progress(on_frame))
+        study = _Study(synthesizer, parts, on_frame or (lambda *_: None))
         return _sweep(study, seq_groups, on_spoken or (lambda *_: None))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Study:
     synthesizer: Synthesizer
     parts: LinePieces
-    progress: Progress
+    on_frame: Callable[[int, int], None]
+    frames: int = 0
+    expected: int = 0
+
+    def count(self, frames: int) -> None:
+        """Report finished frames; 0 only gives ``on_frame`` a chance to cancel."""
+        self.frames += frames
+        self.expected = max(self.expected, self.frames + 1)
+        self.on_frame(self.frames, self.expected)
 
     @property
     def model(self) -> Model:
@@ -98,16 +106,14 @@ class _Study:
     def decode(self, seq_groups: int) -> Decoded:
         options, [piece] = replace(self.parts.options, seq_groups=seq_groups), self.parts.pieces
         requests = [self.parts.request(piece)]
-        [decoded] = self.synthesizer.engine.decode(
-            self.model, requests, options, self.progress.add, self.choice
-        )
+        [decoded] = self.synthesizer.engine.decode(self.model, requests, options, self.count, self.choice)
         return decoded
 
     def assemble(self, decoded: Decoded) -> Spoken:
         engine, [piece] = self.synthesizer.engine, self.parts.pieces
         reference = self.parts.line.voice.ref_codes
         waves = engine.begin_waveforms(
-            self.model, self.choice, [decoded.codes], [reference], lambda: self.progress.add(0)
+            self.model, self.choice, [decoded.codes], [reference], lambda: self.count(0)
         )
         [wave] = take_all(waves)
         piece.take = Take(decoded, wave, judge_end(piece.text, decoded, wave, self.model.sample_rate))
@@ -127,7 +133,7 @@ def _check_length(parts: LinePieces, options: GenerateOptions) -> None:
 def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, Spoken], None]) -> Sweep:
     model, parts = study.model, study.parts
     warm_ups = model.device.type == "cuda" and study.choice.engine == "graph"
-    study.progress.expect([parts.text_tokens] * (len(seq_groups) * (1 + warm_ups) + 1))
+    study.expected = expected_frames(parts.text_tokens) * (len(seq_groups) * (1 + warm_ups) + 1)
     hidden, codes = _trace(study)
     distances = measure_distances(model, hidden, codes, parts.sampling.subtalker, parts.options.tail)
     rows, spoken = [], []
@@ -148,7 +154,7 @@ def _trace(study: _Study) -> tuple[torch.Tensor, torch.Tensor]:
         study.model,
         [study.parts.request(study.parts.pieces[0])],
         replace(study.parts.options, seq_groups=PREDICTED_GROUPS),
-        study.progress.add,
+        study.count,
         Experiment(observe=lambda hidden, codes: trace.append((hidden, codes))),
     )
     hidden, codes = zip(*trace, strict=True)

@@ -82,7 +82,7 @@ class RemoteLine:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        while self.speech.is_heard and self._passed < len(self._sound):
+        while self.speech.is_streamed and self._passed < len(self._sound):
             self._put(self._sound[self._passed])
             self._passed += 1
 
@@ -103,7 +103,7 @@ class RemoteLine:
 
     def finish(self, spoken: Spoken) -> None:
         speech, report = self.speech, spoken.report
-        if speech.is_heard and not speech.ended:
+        if speech.is_streamed and not speech.ended:
             self._put(np.zeros(0, dtype=np.float32), last=True)
         speech.progress.done = speech.progress.expected = report.frames
         self._end(Outcome(report, spoken if speech.delivery.keep else None))
@@ -327,7 +327,7 @@ class RemoteSpeaks:
 
     def _job(self, line: RemoteLine, take: int) -> Job:
         """Return a line's job: offline lines come in one piece, those that may stream later in few events."""
-        is_heard, later = line.speech.is_heard, line.speech.delivery.heard_later
+        is_heard, later = line.speech.is_streamed, line.speech.delivery.heard_later
         if take > 1:  # the first take was streamed
             is_heard = later = False
         if is_heard or not self.facts.takes_interval:

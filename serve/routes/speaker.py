@@ -204,7 +204,7 @@ class Reading:
     def has_begun(self) -> bool:
         """Whether there is sound; for an offline line, whether frames are made."""
         speech = self._speech
-        return self._has_sound or (speech is not None and not speech.is_heard and speech.progress.done > 0)
+        return self._has_sound or (speech is not None and not speech.is_streamed and speech.progress.done > 0)
 
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
         """Yield samples as they come, float32, at most LONGEST_PART each: a pause is one chunk of the engine.
@@ -262,7 +262,8 @@ class Reading:
             raise as_api_error(error) from error
         if self._timestamps is not None:
             waveform, report = concatenate(sounds), self._read.report
-            self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, self._read.spans))
+            spans = self._read.outcome.spans if self._read.outcome else ()
+            self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, spans))
         return encode_whole(sounds, self._sample_rate, self._speed, name)
 
     @property
@@ -285,7 +286,7 @@ class Reading:
     @property
     def text_tokens(self) -> int:
         """The tokens of the text, after the last chunk."""
-        return self._read.text_tokens
+        return self._read.outcome.text_tokens if self._read.outcome else 0
 
     def __enter__(self) -> Reading:
         self._others.add(self)

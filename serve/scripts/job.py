@@ -25,8 +25,8 @@ from ..terminal.sound import explaining, read_recording, write_sound, write_whol
 
 if TYPE_CHECKING:
     from ...morph.kept.cache import LineCache
+    from ...morph.kept.once import OnFrame
     from ...morph.speech.lines import Line, Spoken
-    from ...morph.speech.progress import OnFrame
     from ...morph.text.scripts.script import Script
     from ...morph.words.captions import LineWords
     from .opened import Opened

@@ -356,7 +356,7 @@ def test_a_line_that_fails_ends_alone_with_its_own_error(way: Way, broken_prompt
         )
         with pytest.raises((ValueError, ConnectionError), match=way.broken):
             broken.result()
-        assert broken.failed and other.result().report.frames == other.progress.done > 0
+        assert broken.outcome.error and other.result().report.frames == other.progress.done > 0
 
 
 def test_a_text_may_come_in_parts_where_it_is_spoken_here(way: Way) -> None:

@@ -11,11 +11,12 @@ from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
 from qwen3_tts_morph.morph.batch.inbox import Inbox
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.batch.utterance import PIECES_AHEAD, Shared, Utterance
+from qwen3_tts_morph.morph.batch.utterance import Shared, Utterance
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.text_feed import PIECES_AHEAD
 from qwen3_tts_morph.morph.speech.text_reader import MOST_UNREAD, TextReader
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
@@ -186,7 +187,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
     speech = Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), Bell())
     line, counts = Utterance(speech, 24000, [Inbox()]), []
     line.read()
-    wait_until(lambda: line._reader._ended)
+    wait_until(lambda: line._text._ended)
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
         shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str, synthesizer.engine.texts)

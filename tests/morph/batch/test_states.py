@@ -173,7 +173,7 @@ class Machine:
         self.open.remove(speech)
         if (text := self.texts.pop(speech, None)) is not None:
             text.give(END)
-        error = speech._outcome.error
+        error = speech.outcome.error
         if error is None:
             assert speech.report.frames or speech in self.cancelled, "a line ended without sound"
         else:

@@ -185,7 +185,7 @@ def test_sound_comes_in_the_order_of_the_lines_and_the_next_one_is_heard_while_i
     one, two, three = range(3)
 
     def note() -> None:
-        live.append([speech.is_heard for speech in speaks.speeches])
+        live.append([speech.is_streamed for speech in speaks.speeches])
 
     heard = Heard(
         *[lambda: None] * 3,  # the keys
@@ -240,6 +240,6 @@ def test_lines_that_nobody_hears_are_made_complete_the_longest_first() -> None:
     lines = [Line("Word " * count, VOICE, seed=count) for count in (1, 9, 4)]
     listener = Listener(on_phase=lambda _: [end(one, [1]) for one in speaks.speeches])
     speak_lines(speaks, lines, OPTIONS, None, listener)
-    assert not any(speech.is_heard for speech in speaks.speeches)
+    assert not any(speech.is_streamed for speech in speaks.speeches)
     order = sorted(speaks.speeches, key=lambda speech: speech.delivery.order)
     assert [speech.line.seed for speech in order] == [9, 4, 1]

@@ -63,13 +63,12 @@ def no_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
 def fed(given: str | Iterable[str], voice: Voice = VOICE) -> tuple[Any, ...]:
     """Return the facts of a streamed line that its text decides."""
     builder: Any = SimpleNamespace(model=MODEL)
-    parts = LinePieces(Line(given, voice), GenerateOptions(), builder, Normalizer("en"))
+    parts = LinePieces(Line(given, voice), GenerateOptions(), builder)
     bell = Bell()
-    reader = None if isinstance(given, str) else TextReader(given, bell)
+    reader = TextReader(given, bell)
     with ThreadPoolExecutor(1) as executor:
         feed = TextFeed(parts, executor, bell.set, reader)
-        if reader is not None:
-            reader.start()
+        reader.start()
         while not feed.done:
             feed.poll()
             assert feed.done or feed.has_news or bell.wait(PATIENCE)
