@@ -50,8 +50,7 @@ def render_lines(
     bell = Bell()
     with Batch(synthesizer, options.batch_size, linger_s=None) as batch:
         delivery = Delivery(live=False, on_change=bell.set)
-        speeches = [Speech(line, options, delivery, bell) for line in lines]
-        batch.take(*speeches)
+        speeches = batch.speak_all(lines, options, [delivery] * len(lines))
         wait_for(speeches, bell, on_frame)
         return [speech.result() for speech in speeches]
 
@@ -142,13 +141,11 @@ class SpeechStream:
         self._bell, self._on_frame = Bell(), on_frame
         self._order: deque[int] = deque()  # the line of each chunk, and of each end, as they came
         self._batch = Batch(synthesizer, stream_rows(options.batch_size, len(lines)), linger_s=None)
-        self._speeches: list[Speech] = []
-        for index, line in enumerate(lines):
-            delivery = Delivery(
-                order=index if in_turn else 0, on_change=_teller(self._order, index, self._bell)
-            )
-            self._speeches.append(Speech(line, options, delivery, self._bell))
-        self._batch.take(*self._speeches)  # together: those that get rows begin with the same frame
+        deliveries = [
+            Delivery(order=index * in_turn, on_change=_teller(self._order, index, self._bell))
+            for index in range(len(lines))
+        ]
+        self._speeches = self._batch.speak_all(lines, options, deliveries)
         self._is_closed = self._is_cut = False  # whether its readers have left, and before its end
 
     def __iter__(self) -> Iterator[Chunk]:

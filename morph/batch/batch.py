@@ -22,7 +22,6 @@ from typing import TypeVar
 
 from ..decode.rows import NOTHING_AHEAD, Ahead
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
-from ..runtime.bell import Bell
 from ..runtime.exclusive import check_process
 from ..runtime.kept_threads import Job
 from ..speech.lines import Line, Spoken, check_line
@@ -69,12 +68,6 @@ def status_of(utterances: Sequence[Utterance], loops: Sequence[Loop], rows: int)
         parked,
         counts[Status.IDLE] - parked,
     )
-
-
-def make_speeches(
-    lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
-) -> list[Speech]:
-    return [Speech(line, options, delivery, Bell()) for line, delivery in zip(lines, deliveries, strict=True)]
 
 
 class SynthesizerChecks:
@@ -146,13 +139,7 @@ class Batch:
         check_process(self._process, "the batch")
         for line in lines:
             self.check(line, options)
-        speeches = make_speeches(lines, options, deliveries)
-        self.take(*speeches)
-        return speeches
-
-    def take(self, *speeches: Speech) -> None:
-        """Queue checked lines; lines admitted together start together. Raises the errors of ``speak``."""
-        self.loop.submit(speeches, self.rate)
+        return self.loop.submit(lines, options, deliveries)
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
         """Run other work with the model once no line is spoken; new lines wait meanwhile.

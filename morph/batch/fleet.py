@@ -11,7 +11,7 @@ import torch
 from ..options import GenerateOptions
 from ..speech.lines import Line, Spoken
 from ..words.timing import WordTime
-from .batch import Batch, BatchStatus, make_speeches, status_of
+from .batch import Batch, BatchStatus, status_of
 from .scheduler import Scheduler
 from .speech import Delivery, Speech
 from .utterance import Utterance
@@ -62,9 +62,7 @@ class Fleet:
     ) -> list[Speech]:
         for line in lines:
             self.check(line, options)
-        speeches = make_speeches(lines, options, deliveries)
-        self._loops[0].submit(speeches, self.rate, is_anywhere=len(self._loops) > 1)
-        return speeches
+        return self._loops[0].submit(lines, options, deliveries, is_anywhere=len(self._loops) > 1)
 
     @property
     def status(self) -> BatchStatus:

@@ -18,9 +18,9 @@ from ..decode.request import Group, LineRequest
 from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from ..engine import Choice
 from ..model.finite import NotFinite
-from ..options import FRAME_RATE
+from ..options import FRAME_RATE, GenerateOptions
 from ..runtime.collector import older_objects_spared
-from ..speech.lines import Spoken, say_why
+from ..speech.lines import Line, Spoken, say_why
 from ..speech.piece import Piece
 from ..synthesizer import Synthesizer
 from .codec.pacing import Speed
@@ -29,7 +29,7 @@ from .codec.whole import WholeCodec
 from .fitting import needed_rows
 from .inbox import Inbox
 from .scheduler import Busy, Scheduler
-from .speech import Outcome, Speech
+from .speech import Delivery, Outcome, Speech
 from .utterance import Shared, Status, Utterance
 
 log = logging.getLogger(__name__)
@@ -100,13 +100,21 @@ class Loop:
         self._scheduler, self._loops, self._device, self.name = scheduler, loops, device, name
         self.inboxes = [one.inbox for one in loops]
 
-    def submit(self, speeches: Sequence[Speech], rate: int, is_anywhere: bool = False) -> None:
-        """Queue lines, from any thread, for this device or for any of them; all or none.
+    def submit(
+        self,
+        lines: Sequence[Line],
+        options: GenerateOptions,
+        deliveries: Sequence[Delivery],
+        is_anywhere: bool = False,
+    ) -> list[Speech]:
+        """Queue checked lines, from any thread, for this device or for any of them; all or none.
 
         Raises Busy if too many are queued, BatchClosed if the batch is closed.
         """
         if self.inbox.is_closed:
             raise BatchClosed("the batch is closed: create another")
+        rate = self._synthesizer.model.sample_rate
+        speeches = [Speech(line, options, how) for line, how in zip(lines, deliveries, strict=True)]
         utterances = [Utterance(one, rate, self.inboxes) for one in speeches]
         for one in utterances:
             one.device = -1 if is_anywhere else self._device
@@ -121,6 +129,7 @@ class Loop:
             one.signal.set()
         if self.inbox.is_closed:  # meanwhile: nothing may look at them any more
             self.end()
+        return speeches
 
     def _forget_cancelled(self) -> None:
         """Make room in the queue; events end these lines."""
@@ -197,7 +206,7 @@ class Loop:
                     if one.status is Status.QUEUED
                     else "while it spoke this line"
                 )
-                self._end(one, Outcome(error=BatchClosed(f"the batch was closed {said}")))
+                self._end(one, one.outcome(BatchClosed(f"the batch was closed {said}")))
         self.inbox.refuse_work(BatchClosed("the batch was closed before this was done"))
 
     def _end_failed(self, error: BaseException) -> None:
@@ -215,7 +224,7 @@ class Loop:
             if one.is_untouched and not (one.is_alone or is_final_error):
                 self._again(one, is_alone=True)
             else:
-                self._end(one, Outcome(error=error))
+                self._end(one, one.outcome(error))
 
     def _retry_elsewhere(self, one: Utterance, error: BaseException) -> bool:
         """Have a line that failed here spoken on another device, if nothing of it was delivered."""
@@ -410,14 +419,13 @@ class Loop:
         for row in [row for row, other in self._by_row.items() if other is one]:
             self._leave_row(row, "cancelled")
         if not self._retry_elsewhere(one, error):
-            self._end(one, Outcome(error=error))
+            self._end(one, one.outcome(error))
 
     def _end(self, one: Utterance, outcome: Outcome) -> None:
         self._remove(one)
         if outcome.spoken is not None and self.name and one.device >= 0:
             spoken = self._signed(one, outcome.spoken)
             outcome = replace(outcome, spoken=spoken, report=spoken.report)
-        one.close_text()
         one.speech.finish(outcome)
 
     def _signed(self, one: Utterance, spoken: Spoken) -> Spoken:

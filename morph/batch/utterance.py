@@ -499,14 +499,16 @@ class Utterance(TurnLine):
             self._feed.stop()
         self._text.close()
 
-    def outcome(self) -> Outcome:
-        """Return how an utterance that is done has ended."""
+    def outcome(self, error: BaseException | None = None) -> Outcome:
+        """Return how it ends: with what was made of it, or with an error. Its text is read no more."""
         self.close_text()
+        if error is not None:
+            return Outcome(error=error)
         try:
             return self._outcome()
-        except Exception as error:  # of any kind: it is this line's, and its reader gets it
+        except Exception as raised:  # of any kind: it is this line's, and its reader gets it
             log.exception("a line could not be ended: its reader gets the error")
-            return Outcome(error=error)
+            return Outcome(error=raised)
 
     def _outcome(self) -> Outcome:
         if not self.is_open:
