@@ -57,14 +57,6 @@ class CacheSize:
 
 
 @dataclass
-class _Room:
-    """How much can be cached before the folder is scanned, which takes longer the more files there are."""
-
-    bytes: int = 0
-    files: int = 0
-
-
-@dataclass(frozen=True)
 class LineCache:
     """Cached lines and their recognised words. Several processes may use one folder.
 
@@ -74,7 +66,9 @@ class LineCache:
 
     folder: Path
     most_bytes: int
-    _room: _Room = field(default_factory=_Room, init=False, repr=False, compare=False)
+    # What can be cached before the folder is scanned, which takes longer the more files there are.
+    _free_bytes: int = field(default=0, init=False, repr=False, compare=False)
+    _free_files: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.most_bytes < 1:
@@ -85,15 +79,14 @@ class LineCache:
 
         It counts as used now; its report gets the name and text of ``line``. Raises DamagedLine.
         """
-        found = self._read(
-            self._path(key, LINE), lambda *content: (_unpack(line, *content), content[0]["retries"])
-        )
-        if found is None:
-            return None
-        report = found[0].report
-        # A good line needs no more retries than it had.
-        is_same = found[1] == retries or (report.ended == ENDS[0] and report.takes <= retries + 1)
-        return found[0] if is_same else None
+
+        def unpack(facts: Facts, waveform: np.ndarray) -> Spoken | None:
+            found = _unpack(line, facts, waveform)
+            # A good line needs no more retries than it had.
+            is_good = found.report.ended == ENDS[0] and found.report.takes <= retries + 1
+            return found if facts["retries"] == retries or is_good else None
+
+        return self._read(self._path(key, LINE), unpack)
 
     def keep(self, key: str, spoken: Spoken, retries: int) -> None:
         """Cache a line and trim to ``most_bytes``; OSError if it cannot be written, with nothing half-written left.
@@ -103,7 +96,7 @@ class LineCache:
         self._write(self._path(key, LINE), {"retries": retries, **_facts(spoken)}, spoken.waveform)
 
     def find_words(self, key: str) -> str | None:
-        """Return the words cached under a key, or None; errors as ``find``."""
+        """Return the words cached under a key; errors as ``find``."""
         return self._read(self._path(key, WORDS), lambda facts, _: str(facts["text"]))
 
     def keep_words(self, key: str, text: str) -> None:
@@ -123,17 +116,15 @@ class LineCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"%d" % version)
 
-    def _read(self, path: Path, unpack: Callable[[Facts, np.ndarray], T]) -> T | None:
+    def _read(self, path: Path, unpack: Callable[[Facts, np.ndarray], T | None]) -> T | None:
         try:
             content = read_whole(path, self.most_bytes)
         except (FileNotFoundError, TooLarge):  # a file too large for the folder goes when the line is cached
             return None
         except OSError as error:
             raise DamagedLine(f"cannot be read ({error.strerror or error})") from error
-        try:
+        with suppress(OSError):  # another user's file, or another process has removed it
             os.utime(path)
-        except OSError as error:  # another user's file, or another process has removed it
-            log.debug("a kept file goes earlier than it should: %s (%s)", path.name, error)
         try:
             found = _decode(content)
             return None if found is None else unpack(*found)
@@ -153,9 +144,9 @@ class LineCache:
                 unfinished.replace(path)
         finally:
             _remove(unfinished)
-        self._room.bytes -= len(content)
-        self._room.files -= 1
-        if min(self._room.bytes, self._room.files) < 0:
+        self._free_bytes -= len(content)
+        self._free_files -= 1
+        if min(self._free_bytes, self._free_files) < 0:
             self._trim()
 
     def size(self) -> CacheSize:
@@ -194,7 +185,7 @@ class LineCache:
                 break
             if _remove(path):
                 total -= status.st_size
-        self._room.bytes, self._room.files = self.most_bytes - total, ahead
+        self._free_bytes, self._free_files = self.most_bytes - total, ahead
 
 
 def _size(files: Iterable[tuple[Path, os.stat_result]]) -> CacheSize:

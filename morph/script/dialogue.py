@@ -18,7 +18,7 @@ from ..text.pronunciation import PronunciationList
 from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
 from ..voice.voice import Voice
-from .sentences import caption_of, sentence_captions
+from .sentences import captions_of
 
 SHOWN_INSTRUCTION = 40  # characters, in errors
 
@@ -65,9 +65,7 @@ def render_script(
 def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions) -> tuple[Script, list[Line]]:
     """Return a script as it was read, and its lines to be spoken.
 
-    Raises:
-        ScriptError: for a script that cannot be read, or an instruction that cannot be followed.
-        ValueError: for speed or pitch if their library is not installed.
+    Raises ScriptError if it cannot be read, or an instruction cannot be followed; ValueError as ``check_retiming``.
     """
     parsed = parse_script(script.text, list(script.cast), speaks.languages)
     check_retiming(parsed.lines)
@@ -95,7 +93,6 @@ def check_instructions(
 
 
 def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:
-    """Return why a line cannot be spoken, or ""."""
     try:
         speaks.check(line, options)
     except ValueError as error:
@@ -154,7 +151,6 @@ def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
 
 
 def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
-    """Return a line at the script's speed, pitch and level."""
     return amplify_line(retime(spoken, retiming_of(line)), line)
 
 
@@ -179,19 +175,14 @@ def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], reques
     return Dialogue(script, asked, spoken, joined, rate, write_cues(captions, "srt"), starts)
 
 
-def captions_of(start: int, spoken: Spoken, sentences: bool) -> list[Cue]:
-    """Return the captions of a line whose first sample is ``start``: one, or one per sentence."""
-    return sentence_captions(start, spoken) if sentences else [caption_of(start, spoken)]
-
-
 def retiming_of(line: ScriptLine) -> Stretch:
     """Return the speed and the pitch that a script asks for."""
     return Stretch(1.0 if line.speed is None else line.speed, 0.0 if line.pitch is None else line.pitch)
 
 
-def check_retiming(lines: Iterable[ScriptLine]) -> None:
-    """Raise ValueError for a line with speed or pitch where their library is not installed."""
-    if not all(retiming_of(line).changes_nothing for line in lines):
+def check_retiming(lines: Iterable[ScriptLine], may_fit: bool = False) -> None:
+    """Raise ValueError if the library of speed and pitch is needed, also to fit lines, and not installed."""
+    if may_fit or not all(retiming_of(line).changes_nothing for line in lines):
         check_installed()
 
 

@@ -8,11 +8,12 @@ The next caption starts when it has ended, later than its time, and is listed wi
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ...postprocess.checks import check_switch
-from ...postprocess.stretch import check_installed, stretched_length
+from ...postprocess.stretch import stretched_length
 from ..batch.speaks import Speaks
 from ..kept.once import Listener, Once, speak_lines
 from ..options import FitLimits, GenerateOptions
@@ -25,36 +26,37 @@ from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import NARRATOR, Script
 from ..text.split import shorten
 from ..voice.voice import Voice
-from .dialogue import ScriptRequest, amplify_line, check_instructions, lines_of, retime, retiming_of
-from .sentences import caption_of
+from .dialogue import (
+    ScriptRequest,
+    amplify_line,
+    check_instructions,
+    check_retiming,
+    lines_of,
+    retime,
+    retiming_of,
+)
+from .sentences import captions_of
 
 DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked
 
 
 @dataclass(frozen=True)
 class DubRequest:
-    """Captions to speak; see ``ScriptRequest`` for what is not named here.
+    """Captions to speak; see ``ScriptRequest`` for what is not explained here."""
 
-    Args:
-        captions: the text of an SRT or WebVTT file; see ``captions.py``.
-        cast: NARRATOR speaks captions that name none.
-        read_sounds: whether descriptions of sounds are read aloud.
-    """
-
-    captions: str
-    cast: Mapping[str, Voice]
+    captions: str  # the text of an SRT or WebVTT file; see ``captions.py``
+    cast: Mapping[str, Voice]  # NARRATOR speaks captions that name none
     language: str = "auto"
     seed: int = 0
     limits: FitLimits = field(default_factory=FitLimits)
-    read_sounds: bool = False
+    read_sounds: bool = False  # descriptions of sounds are read aloud
     pronunciation: tuple[PronunciationList, ...] = ()
 
     def __post_init__(self) -> None:
         check_switch("read_sounds", self.read_sounds)
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """Where speech may be, in samples: from its caption's start to the end that the limits allow."""
 
     start: int
@@ -63,21 +65,14 @@ class Room:
 
 @dataclass(frozen=True)
 class Placed:
-    """A caption as it is in the track.
-
-    Args:
-        spoken: its speech, at its final speed, pitch and level.
-        start: its first sample: ``room.start``, or later.
-        speed: how fast it is spoken; 1 is as the model spoke it.
-        wanted: the speed at which it would fit.
-    """
+    """A caption as it is in the track."""
 
     source: DubLine
-    spoken: Spoken
+    spoken: Spoken  # at its final speed, pitch and level
     room: Room
-    start: int
-    speed: float
-    wanted: float
+    start: int  # its first sample: ``room.start``, or later
+    speed: float  # 1: as the model spoke it
+    wanted: float  # the speed at which it would fit
 
     @property
     def caption(self) -> Cue:
@@ -105,23 +100,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Dub:
-    """A dubbed track.
-
-    Args:
-        silent: captions that have nothing to speak.
-        track: float32 ``[T]``, to the last caption's end or the end of its speech, whichever is later.
-        cues: the captions, at the times of their speech in the track.
-        clipped: whether speech of several captions together was too loud, and was clipped.
-        asked: the lines of ``placed``, as they were to be spoken.
-    """
+    """A dubbed track."""
 
     placed: tuple[Placed, ...]
-    silent: tuple[Cue, ...]
-    track: np.ndarray
+    silent: tuple[Cue, ...]  # captions that have nothing to speak
+    track: (
+        np.ndarray
+    )  # float32 ``[T]``, to the last caption's end or the end of its speech, whichever is later
     sample_rate: int
-    cues: tuple[Cue, ...]
-    clipped: bool = False
-    asked: tuple[Line, ...] = ()
+    cues: tuple[Cue, ...]  # at the times of their speech in the track
+    clipped: bool = False  # speech of several captions together was too loud
+    asked: tuple[Line, ...] = ()  # of ``placed``, as they were to be spoken
 
     @property
     def srt(self) -> str:
@@ -179,14 +168,11 @@ def read_request(
         ValueError: for captions that cannot be read or spoken, or where python-stretch is needed and not installed.
     """
     captions = read_captions(request.captions)
-    names = list(request.cast)
-    dubbed, silent = read_dub(captions, names, speaks.languages, request.read_sounds)
-    changed = any(not retiming_of(one.line).changes_nothing for one in dubbed)
-    if changed or request.limits.max_speed > 1:
-        check_installed()
+    dubbed, silent = read_dub(captions, list(request.cast), speaks.languages, request.read_sounds)
     script = Script(tuple(one.line for one in dubbed))
-    spoken_by = ScriptRequest("", request.cast, request.language, request.seed)
-    lines = lines_of(script, replace(spoken_by, pronunciation=request.pronunciation))
+    check_retiming(script.lines, request.limits.max_speed > 1)
+    by = ScriptRequest("", request.cast, request.language, request.seed, pronunciation=request.pronunciation)
+    lines = lines_of(script, by)
     check_instructions(speaks, zip(script.lines, lines, strict=True), options, "captions")
     # No subtitle shows the name NARRATOR.
     lines = [replace(line, name="") if name_key(line.name) == NARRATOR else line for line in lines]
@@ -200,11 +186,7 @@ def render_dub(
     once: Once | None = None,
     listener: Listener | None = None,
 ) -> Dub:
-    """Speak captions; see ``speak_lines``. The silence at the lines' ends is always cut, but for 40 ms.
-
-    Raises:
-        ValueError: as ``read_request``, before the first frame.
-    """
+    """Speak captions; errors as ``read_request`` and ``speak_lines``. Silence at the lines' ends is always cut."""
     options = replace(options, trim_ends=True)
     dubbed, silent, lines = read_request(speaks, request, options)
     spoken = speak_lines(speaks, lines, options, once, listener)
@@ -225,7 +207,8 @@ def assemble_dub(
         mixed[one.start : one.end] += one.spoken.waveform
     track = np.clip(mixed, np.float32(-1), np.float32(1))
     heard = [one for one in placed if one.spoken.report.ended != ERROR]
-    cues = sorted((caption_of(one.start, one.spoken) for one in heard), key=lambda one: one.start_ms)
+    own = [cue for one in heard for cue in captions_of(one.start, one.spoken)]
+    cues = sorted(own, key=lambda one: one.start_ms)
     return Dub(placed, tuple(silent), track, rate, tuple(cues), not np.array_equal(track, mixed))
 
 
@@ -278,21 +261,17 @@ def find_rooms(captions: Sequence[Cue], sample_rate: int, limits: FitLimits) -> 
 
 def place(source: DubLine, spoken: Spoken, room: Room, start: int, limits: FitLimits) -> Placed:
     """Return a caption's speech from ``start``, faster where it must be to end in its room."""
-    asked = retiming_of(source.line)
     if spoken.report.ended == ERROR:
         return Placed(source, spoken, room, room.start, 1.0, 1.0)
-    samples = len(spoken.waveform)
-    needed = _needed_speed(samples, asked.speed, room.end - start)
-    speed = max(asked.speed, min(needed, limits.max_speed))
+    asked, samples = retiming_of(source.line), len(spoken.waveform)
+
+    def needed(length: int) -> float:
+        fits = stretched_length(samples, asked.speed) <= length
+        return asked.speed if fits else samples / max(1, length)
+
+    speed = max(asked.speed, min(needed(room.end - start), limits.max_speed))
     fitted = amplify_line(retime(spoken, replace(asked, speed=speed)), source.line)
-    return Placed(
-        source, fitted, room, start, speed, _needed_speed(samples, asked.speed, room.end - room.start)
-    )
-
-
-def _needed_speed(samples: int, asked: float, length: int) -> float:
-    """Return the speed at which samples fit into a length: the one asked for, or a higher one."""
-    return asked if stretched_length(samples, asked) <= length else samples / max(1, length)
+    return Placed(source, fitted, room, start, speed, needed(room.end - room.start))
 
 
 def describe_misfit(placed: Placed) -> str:

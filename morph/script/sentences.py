@@ -22,16 +22,11 @@ REACH = 0.5  # how far a pause may be from the expected place, relative to the s
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a line that ends at a piece's end or a pause between sentences; ``letters`` counts its letters."""
+    """A part of a line that ends at a piece's end or a pause between sentences."""
 
     letters: int
     start: int
     end: int
-
-
-def caption_of(start: int, spoken: Spoken) -> Cue:
-    """Return a line's caption; ``start``: its first sample."""
-    return _cue(start, spoken, shown_text(spoken.report.text), (0, len(spoken.waveform)))
 
 
 def _cue(start: int, spoken: Spoken, text: str, part: Span) -> Cue:
@@ -44,16 +39,16 @@ def _cue(start: int, spoken: Spoken, text: str, part: Span) -> Cue:
     return Cue(first, last, text, spoken.report.name)
 
 
-def sentence_captions(start: int, spoken: Spoken) -> list[Cue]:
-    """Return a line's captions, in order; one caption if its pieces are unknown. ``start``: its first sample."""
-    if not spoken.spans:
-        return [caption_of(start, spoken)]
+def captions_of(start: int, spoken: Spoken, sentences: bool = False) -> list[Cue]:
+    """Return the caption of a line whose first sample is ``start``, or one per sentence if its pieces are known."""
+    if not (sentences and spoken.spans):
+        return [_cue(start, spoken, shown_text(spoken.report.text), (0, len(spoken.waveform)))]
     parts = [part for span in spoken.spans for part in _parts(spoken, span)]
     return [_cue(start, spoken, text, span) for text, span in _join(parts, *_sentences(spoken))]
 
 
 def _letters(text: str) -> int:
-    """Count letters and digits: pieces may have other punctuation and spaces than the text."""
+    # Pieces may have other punctuation and spaces than the text.
     return sum(char.isalnum() for char in text)
 
 

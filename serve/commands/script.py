@@ -164,7 +164,8 @@ def write_samples(job: Job, path: Path) -> Track:
     """Write lines and silences into a sound file, one line in memory at a time; return its captions and words."""
     import numpy as np
 
-    from ...morph.script.dialogue import captions_of, spacing_of
+    from ...morph.script.dialogue import spacing_of
+    from ...morph.script.sentences import captions_of
     from ...postprocess.join import silences
 
     rate = job.opened.speaks.rate

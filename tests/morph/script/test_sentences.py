@@ -7,7 +7,7 @@ import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, render_script
-from qwen3_tts_morph.morph.script.sentences import find_pauses, sentence_captions
+from qwen3_tts_morph.morph.script.sentences import captions_of, find_pauses
 from qwen3_tts_morph.morph.speech.lines import LineReport, PieceSpan, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -28,7 +28,7 @@ def spoken(wave: np.ndarray, text: str, *pieces: tuple[str, int, int], said: str
 
 
 def cues(line: Spoken, start: int = 0) -> list[tuple[int, int, str]]:
-    return [(one.start_ms, one.end_ms, one.text) for one in sentence_captions(start, line)]
+    return [(one.start_ms, one.end_ms, one.text) for one in captions_of(start, line, sentences=True)]
 
 
 def test_pauses_are_between_sounds_and_long_enough() -> None:

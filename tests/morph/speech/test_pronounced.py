@@ -8,7 +8,7 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script.sentences import caption_of
+from qwen3_tts_morph.morph.script.sentences import captions_of
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.report import compose
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -42,7 +42,7 @@ def test_readings_are_spoken_and_words_are_shown(model, line: Line, late: bool) 
         [spoken] = stream.spoken
     report = spoken.report
     assert " ".join(span.text for span in spoken.spans) == READ and report.spoken == READ
-    assert report.text == TEXT and caption_of(0, spoken).text == "Nguyen met Dr. Who. It is SQL."
+    assert report.text == TEXT and captions_of(0, spoken)[0].text == "Nguyen met Dr. Who. It is SQL."
     told = compose([spoken], 1.0, [])
     assert "'Nguyen' read as 'win', 'Dr. Who' read as 'doctor hoo', 'SQL' read as 'sequel', spoken as" in told
     [same] = render_lines(
