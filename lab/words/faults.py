@@ -11,7 +11,7 @@ import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.hearing.words import count_errors, normalize
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.speech.wrong_words import find_wrong_words
+from qwen3_tts_morph.morph.speech.word_times import find_wrong_words
 from qwen3_tts_morph.morph.words.guard import WordFault
 from qwen3_tts_morph.morph.words.trace import Trace
 

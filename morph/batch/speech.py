@@ -64,32 +64,26 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How a line reaches its reader.
+    """How a line reaches its reader."""
 
-    Args:
-        live: streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device; nothing comes
-            before its end unless ``Speech.hear`` asks for it.
-        order: lines of a lower order get rows first; see ``policy.py``.
-        keep: whether ``Speech.result`` is wanted. If not, nothing of a line is kept after its chunks, and a batch
-            retries no piece of a streamed line. An offline line's one chunk is its audio.
-        on_change: called after each chunk and at the end, in the thread that speaks or in one that queues another
-            line; it must not wait. If it raises, this line ends with the error, and no other.
-        heard_later: whether ``Speech.hear`` may switch an offline line to streaming. A server must know this when the
-            line is sent; without it, all audio comes at the end.
-        held_s: seconds of audio held back on the way to the listener, such as an encoder's delay: chunks are made
-            that much sooner.
-        last_retry_s: when the last retry may begin, by ``time.perf_counter``.
-        caller: whose line it is, such as an API key or an address: of lines that are equally urgent, the one whose
-            caller has the fewest rows goes first.
-    """
-
+    # Streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device, and nothing comes before
+    # its end unless ``Speech.hear`` asks for it.
     live: bool = True
-    order: int = 0
+    order: int = 0  # lines of a lower order get rows first; see ``scheduler.py``
+    # Whether ``Speech.result`` is wanted. If not, nothing is kept after the chunks, and a batch retries no piece of a
+    # streamed line. An offline line's one chunk is its audio.
     keep: bool = True
+    # Called after each chunk and at the end, in the thread that speaks or in one that queues another line; it must not
+    # wait. If it raises, this line ends with the error, and no other.
     on_change: Callable[[], None] | None = None
+    # ``Speech.hear`` may switch an offline line to streaming. A server must know this when the line is sent; without
+    # it, all audio comes at the end.
     heard_later: bool = False
+    # Seconds of audio held back on the way to the listener, as by an encoder: chunks are made that much sooner.
     held_s: float = 0.0
-    last_retry_s: float = math.inf
+    last_retry_s: float = math.inf  # when the last retry may begin, by ``time.perf_counter``
+    # Whose line it is, such as an API key or an address: of lines that are equally urgent, the one whose caller has the
+    # fewest rows goes first.
     caller: str = ""
 
 

@@ -27,7 +27,7 @@ from ..speech.pieces import LinePieces, expected_of
 from ..speech.takes import CAP, Take
 from ..speech.text_feed import TextFeed, TokenFeed
 from ..speech.text_reader import TextReader
-from ..speech.wrong_words import follow_words
+from ..speech.word_times import follow_words
 from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
 from .codec.line import TurnLine
@@ -83,7 +83,9 @@ class Utterance(TurnLine):
     ``rate`` is in Hz. ``is_alone``: it is decoded beside no other, because the engine failed it.
     """
 
-    parts: LinePieces  # from ``open`` on
+    # From ``open`` on
+    shared: Shared
+    parts: LinePieces
 
     def __init__(self, speech: Speech, rate: int, inboxes: Sequence[Inbox]):
         super().__init__(next(NUMBERS), speech.line.voice.ref_codes)
@@ -110,17 +112,7 @@ class Utterance(TurnLine):
         self._error: BaseException | None = None
         # The state of ``ready[0]``, which has left its row within the piece.
         self.suspended: Suspended | None = None
-        self._shared: Shared | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its text is cut into pieces, as far as it has come."""
-        return self._shared is not None
-
-    @property
-    def shared(self) -> Shared:
-        assert self._shared is not None
-        return self._shared
+        self.is_open = False  # whether its text is cut into pieces, as far as it has come
 
     def become(self, status: Status) -> None:
         """Change the status: the only place that does."""
@@ -184,10 +176,11 @@ class Utterance(TurnLine):
 
     def open(self, shared: Shared) -> None:
         """Cut the text and build prompts, with the model held; ValueError for what only a prompt shows."""
-        self._shared, options = shared, self.speech.options
+        self.shared, options = shared, self.speech.options
         parts = self.parts = LinePieces(self.speech.line, options, shared.builder)
         sizes = ChunkSizes(options.chunk_frames, shared.speed, self.speech.delivery.held_s)
         self.chunks = LineChunks(sizes, self._rate, options, parts.sampling.line_frames, parts.text_of)
+        self.is_open = True
         if not self._text.is_late and (not self.is_streamed or self._is_short):
             parts.cut()
             self.speech.progress.expect(parts.expected, len(parts.pieces))
@@ -318,11 +311,8 @@ class Utterance(TurnLine):
     @property
     def is_cut_off(self) -> bool:
         """Whether its pieces are to leave their rows before their ends."""
-        if self.speech.is_cancelled:
-            return True
-        if self.tokens is not None and self.take == 1 and self.tokens.error is not None:
-            return True
-        return self._stopped is not None and (not self.is_streamed or self.chunks.ended)
+        goes_on = self.is_streamed and self.tokens is None and not self.chunks.ended
+        return self.speech.is_cancelled or (self._stopped is not None and not goes_on)
 
     @property
     def holds_codes(self) -> bool:
@@ -333,7 +323,7 @@ class Utterance(TurnLine):
 
     def begin_piece(self, shared: Shared) -> tuple[Piece, LineRequest] | None:
         """Return the next piece for a row, or None if there is none after all."""
-        self._shared = shared  # it was opened in an earlier session perhaps
+        self.shared = shared  # it was opened in an earlier session perhaps
         if not self.ready:
             self.follow()
             self._make_ready()

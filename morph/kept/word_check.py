@@ -13,8 +13,7 @@ from ..hearing.words import HeardWords, count_errors
 from ..options import MOST_RETAKES
 from ..setting import Checked, setting
 from ..speech.lines import Line, Spoken
-from ..speech.retries import RetryPolicy, take_seed
-from ..speech.takes import ERROR
+from ..speech.takes import ERROR, RetryPolicy, take_seed
 from ..text.pronunciation import shown_text
 from .cache import DamagedLine, LineCache
 

@@ -12,10 +12,9 @@ from ..batch.speaks import Checks, Speaks
 from ..kept.once import Listener, Once, speak_lines
 from ..options import GenerateOptions
 from ..speech.lines import Line, PieceSpan, Spoken
-from ..speech.retries import hash_seed, take_seed
-from ..speech.takes import ERROR
+from ..speech.takes import ERROR, hash_seed, take_seed
 from ..text.pronunciation import PronunciationList
-from ..text.scripts.cues import Cue, write_cues
+from ..text.scripts.cues import write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
 from ..voice.voice import Voice
 from .sentences import captions_of

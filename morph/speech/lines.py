@@ -29,30 +29,23 @@ _find_readings = lru_cache(8)(find_readings)
 
 @dataclass(frozen=True)
 class Line:
-    """A text that one voice speaks.
+    """A text that one voice speaks."""
 
-    Args:
-        text: ``[pause 0.4]`` in it is silence (``text/pauses.py``). In streams it may be an iterator of strings, as a
-            language model gives them: read once, in its own thread, and closed when the line or the stream ends.
-        language: one of the checkpoint's, or "auto".
-        seed: of its random stream.
-        instruct: overrides the voice's.
-        name: the character, for reports.
-        layout: of a text that comes in parts. "sentence": each sentence is a piece, spoken once it is complete.
-            "token": one piece, spoken word by word; only for voices cloned as x-vector. Its figures are not written
-            out, even for checkpoints that need that (``GenerateOptions.normalize``); it is never split, and has no
-            pauses and no readings.
-        pronunciation: beside the voice's own list; of several readings the first list's counts.
-    """
-
+    # ``[pause 0.4]`` in it is silence (``text/pauses.py``). It may be an iterator of strings, as a language model gives
+    # them: read once, in its own thread, and closed when the line ends.
     text: str | Iterable[str]
     voice: Voice
-    language: str = "auto"
-    seed: int = 0
-    instruct: str | None = None
-    name: str = ""
+    language: str = "auto"  # or one of the checkpoint's
+    seed: int = 0  # of its random stream
+    instruct: str | None = None  # overrides the voice's
+    name: str = ""  # the character, for reports
+    # Of a text that comes in parts. "sentence": each sentence is a piece, spoken once it is complete. "token": one
+    # piece, spoken word by word; only for voices cloned as x-vector. Its figures are not written out, even for
+    # checkpoints that need that; it is never split, and has no pauses and no readings.
     layout: str = LAYOUTS[0]
-    pronunciation: tuple[PronunciationList, ...] = ()
+    pronunciation: tuple[
+        PronunciationList, ...
+    ] = ()  # beside the voice's own; the first list's reading counts
 
     def find_readings(self, text: str) -> tuple[Reading, ...]:
         """Return what of the text, or of a part of it, is read as something else."""
@@ -148,6 +141,6 @@ def failed_line(line: Line, rate: int, error: BaseException) -> Spoken:
 
 
 def say_why(error: BaseException) -> str:
-    """Return an error in words, with its type if only that explains it."""
-    is_sentence = isinstance(error, (ValueError, ConnectionError))  # a server's errors too
+    """Return an error in words, with its type if only that explains it; a server's are ConnectionErrors."""
+    is_sentence = isinstance(error, (ValueError, ConnectionError))
     return str(error) if is_sentence else f"{type(error).__name__}: {error}"

@@ -10,8 +10,7 @@ import numpy as np
 from ..decode.buffers import LineFrames
 from ..decode.decoded import Decoded
 from ..voice.prompt import Prompt
-from .retries import next_seed
-from .takes import Take
+from .takes import Take, next_seed
 
 NO_SAMPLES = np.zeros(0, dtype=np.float32)
 

@@ -18,12 +18,10 @@ from ..text.pauses import read_pauses, without_pauses
 from ..text.pieces import split_arriving
 from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
 from ..voice.prompt import Prompt, PromptBuilder
-from .echo import begins_elsewhere
 from .lines import Line
 from .piece import Piece
-from .retries import RetryPolicy
-from .takes import ECHO, ENDS, WORDS, Take, judge_end
-from .wrong_words import wrong_words
+from .takes import ECHO, ENDS, WORDS, RetryPolicy, Take, begins_elsewhere, judge_end
+from .word_times import wrong_words
 
 
 @dataclass

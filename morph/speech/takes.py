@@ -1,8 +1,14 @@
-"""Takes of a piece: whether one went wrong, and which of two is kept."""
+"""Takes of a piece: how one ended, which of two is kept, and when and with which seed another follows.
+
+After a reference (ICL), a take may repeat the reference's last words before its text: an echo. The alignment head
+looks at a line's own words while they are spoken; during an echo it has no weight on the text. Silence before the
+text is no echo, which the audio shows.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 
@@ -19,6 +25,12 @@ CAP, WORDS, ECHO = "cap", "words", "echo"
 SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
 WINDOW_S = 0.05
 SCANNED = 10  # windows per step
+UNSEEN = 0.1  # a frame with less weight on the text belongs to other words
+# Of audio before the text, 0.24 s. Good lines had none, and at most one frame of silence.
+LEAST_FRAMES = 3
+FOLLOWED = 0.5  # the median weight after them, if the head follows the text
+LOUD_DB = 25.0  # below the loud parts of the take; quieter frames are silence or breath
+LOUD_PERCENTILE = 95
 
 
 @dataclass(frozen=True)
@@ -69,3 +81,58 @@ def is_silent(waveform: np.ndarray, sample_rate: int) -> bool:
         if not power.max() < 10 ** (SILENCE_DBFS / 10):
             return False
     return True
+
+
+def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
+    """Return whether a take (samples float ``[T]``) says something before its text; False without alignment head."""
+    if decoded.trace is None:
+        return False
+    weights = decoded.trace.weights
+    seen = np.flatnonzero(weights >= UNSEEN)
+    if not len(seen) or seen[0] < LEAST_FRAMES or np.median(weights[seen[0] :]) < FOLLOWED:
+        return False
+    return int(_loud_frames(waveform, len(weights))[: seen[0]].sum()) >= LEAST_FRAMES
+
+
+def _loud_frames(waveform: np.ndarray, frames: int) -> np.ndarray:
+    """Return whether each frame is loud, bool ``[frames]``."""
+    length = len(waveform) // frames
+    power = np.square(waveform[: frames * length].reshape(frames, length), dtype=np.float64).mean(axis=1)
+    loud: np.ndarray = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
+    return loud
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often a take that went wrong is retried: of a piece, of a line at a server, of a line with wrong words.
+
+    ``most_frames`` is the caller's own limit: a take that ran into it is as long as it was asked to be.
+    """
+
+    retries: int
+    most_frames: int | None = None
+
+    @property
+    def further(self) -> range:
+        """The numbers of the takes after the first."""
+        return range(2, self.retries + 2)
+
+    def is_wrong(self, ended: str, frames: int) -> bool:
+        """Return whether another seed may help a take of ``frames`` that ended so."""
+        at_own_limit = self.most_frames is not None and frames >= self.most_frames
+        return ended in WRONG and not (ended == CAP and at_own_limit)
+
+
+def next_seed(seed: int, pieces: int, takes: int = 1) -> int:
+    """Return a seed ``takes`` later: pieces of a take have consecutive seeds, and no two takes share one."""
+    return seed + takes * max(1, pieces)
+
+
+def take_seed(seed: int, take: int) -> int:
+    """Return the seed of a user's or a word check's take of a line, counted from 1: ``[take N]`` in a script."""
+    return seed if take == 1 else hash_seed(f"{seed}\0take {take}")
+
+
+def hash_seed(key: str) -> int:
+    """Return a seed that depends on words only, so that it stays when other lines change."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")

@@ -23,8 +23,7 @@ from ...morph.runtime.bell import Bell
 from ...morph.speech.lines import Line, LineReport, Spoken
 from ...morph.speech.pieces import text_as_spoken
 from ...morph.speech.report import compose, engines_of
-from ...morph.speech.retries import RetryPolicy, next_seed
-from ...morph.speech.takes import is_silent, rank
+from ...morph.speech.takes import RetryPolicy, is_silent, next_seed, rank
 from ...morph.text.duration import likely_frames
 from ...morph.text.normalize import SpokenText
 from ...morph.text.pauses import without_pauses

@@ -14,8 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...morph.audio.formats import SERVED
 from ...morph.speech.lines import LineReport
-from ...morph.speech.retries import RetryPolicy
-from ...morph.speech.takes import ENDS
+from ...morph.speech.takes import ENDS, RetryPolicy
 from ..api.errors import ApiError
 from ..api.request import SpeechRequest
 from .metrics import Metrics

@@ -177,8 +177,7 @@ class Job:
     def add(self, index: int, spoken: Spoken, is_checked: bool = True) -> None:
         """Save a line that has ended, once its words are checked."""
         from ...morph.script.dialogue import finish_line
-        from ...morph.speech.retries import take_seed
-        from ...morph.speech.takes import ERROR
+        from ...morph.speech.takes import ERROR, take_seed
 
         if spoken.report.ended == ERROR:
             self.lost[index] = spoken.report.error

@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.wrong_words import wrong_words
+from qwen3_tts_morph.morph.speech.word_times import wrong_words
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice

@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.script.dialogue import line_seeds
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.report import describe, outcome
-from qwen3_tts_morph.morph.speech.retries import take_seed
+from qwen3_tts_morph.morph.speech.takes import take_seed
 from qwen3_tts_morph.morph.text.scripts.script import ScriptLine
 from qwen3_tts_morph.morph.voice.voice import Voice
 

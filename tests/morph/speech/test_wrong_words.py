@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces, takes
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.wrong_words import wrong_words
+from qwen3_tts_morph.morph.speech.word_times import wrong_words
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.guard import WordFault

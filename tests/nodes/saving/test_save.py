@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.audio.reader import read_comment
 from qwen3_tts_morph.morph.audio.writer import check_fits, encode_tagged
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
-from qwen3_tts_morph.morph.speech.retries import take_seed
+from qwen3_tts_morph.morph.speech.takes import take_seed
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.pcm import to_s16
 
