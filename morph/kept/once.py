@@ -80,38 +80,27 @@ def speak_lines(
         speaks.check(line, options)
     if once.cache is not None:
         once.cache.note_version(SOUND_VERSION)
+    check = once.check
+    if check is not None and once.cache is not None:
+        check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
+    # Words are recognised while other lines are spoken, and remembered.
+    early = replace(once, check=None if once.cache is None or listener.wants_sound else check)
     with older_objects_spared():
-        check = once.check
-        if check is not None and once.cache is not None:
-            check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
-            if not listener.wants_sound:
-                listener = replace(listener, on_line=_hear_early(check, lines, listener))
-        spoken, failures = _Run(speaks, options, once, lines, listener).run()
+        spoken, failures = _Run(speaks, options, early, lines, listener).run()
         if len(failures) == len(lines):
             raise failures[0]
         if check is None:
             return spoken
-        unheard = Listener(listener.on_frame, listener.on_phase)
-        return check.apply(
-            lines,
-            spoken,
-            lambda again: _Run(speaks, options, once, again, unheard).run()[0],
-            listener.on_phase,
-        )
+        unheard, plain = Listener(listener.on_frame, listener.on_phase), replace(once, check=None)
 
+        def render(again: Sequence[Line]) -> list[Spoken]:
+            return _Run(speaks, options, plain, again, unheard).run()[0]
 
-def _hear_early(check: WordCheck, lines: Sequence[Line], listener: Listener) -> Callable[[int, Spoken], None]:
-    """Return an ``on_line`` that recognises words, which are remembered, while other lines are spoken."""
-
-    def on_line(index: int, spoken: Spoken) -> None:
-        listener.on_line(index, spoken)
-        check.hear(lines[index], spoken)
-
-    return on_line
+        return check.apply(lines, spoken, render, listener.on_phase)
 
 
 class _Run:
-    """Lines while they are spoken."""
+    """Lines while they are spoken; words are recognised as each ends."""
 
     def __init__(
         self, speaks: Speaks, options: GenerateOptions, once: Once, lines: Sequence[Line], listener: Listener
@@ -226,6 +215,8 @@ class _Run:
     def _take(self, index: int, spoken: Spoken) -> None:
         self._ready[index] = spoken
         self._listener.on_line(index, spoken)
+        if self._once.check is not None:
+            self._once.check.hear(self._lines[index], spoken)
 
     def _hear(self) -> None:
         while self._turn < len(self._lines):
@@ -249,12 +240,10 @@ class _Run:
         return False
 
     def _report(self) -> None:
-        done, expected, pieces = self._frames, self._frames, 0
-        for index, speech in self._speeches.items():
-            own = speech.progress
-            done += own.done
-            expected += max(own.done, self._likely[index])
-            pieces += own.pieces
+        own = [(one.progress, self._likely[index]) for index, one in self._speeches.items()]
+        done = self._frames + sum(progress.done for progress, _ in own)
+        expected = self._frames + sum(max(progress.done, likely) for progress, likely in own)
+        pieces = sum(progress.pieces for progress, _ in own)
         self._listener.on_frame(done, max(1, expected))
         said = f"speaking {len(self._speeches)} line{'' if len(self._speeches) == 1 else 's'}"
         if self._made:

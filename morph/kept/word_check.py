@@ -33,24 +33,19 @@ class RememberedEar:
 
     def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
         """Return the words in a waveform (float32 ``[T]``), recognised now or before."""
-        key = self._key(waveform, sample_rate, language)
+        said = f"{self.name}\0{language.strip().lower()}\0{sample_rate}\0{waveform.dtype}\0"
+        key = hashlib.sha256(said.encode() + waveform.tobytes()).hexdigest()
         try:
-            known = self.cache.find_words(key)
+            if (known := self.cache.find_words(key)) is not None:
+                return known
         except DamagedLine as error:
             log.warning("words kept from an earlier run: %s; the line is heard again", error)
-            known = None
-        if known is not None:
-            return known
         text = self.recogniser.hear(waveform, sample_rate, language)
         try:
             self.cache.keep_words(key, text)
         except OSError as error:
             log.warning("words cannot be kept: %s", error)
         return text
-
-    def _key(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        said = f"{self.name}\0{language.strip().lower()}\0{sample_rate}\0{waveform.dtype}\0"
-        return hashlib.sha256(said.encode() + waveform.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -78,9 +73,8 @@ class WordCheck(Checked):
             on_phase(f"hearing line {number} of {len(lines)}")
             best.append(self.hear(line, one))
         for take in RetryPolicy(self.retakes).further:
-            again = [
-                index for index, one in enumerate(best) if (heard := one.report.heard) and not heard.passed
-            ]
+            heard = [(index, one.report.heard) for index, one in enumerate(best)]
+            again = [index for index, words in heard if words and not words.passed]
             if not again:
                 break
             on_phase(f"{len(again)} heard wrong: take {take}")

@@ -84,7 +84,7 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
 
 
 def numbered(spoken: Sequence[Spoken]) -> list[tuple[int, LineReport]]:
-    """Return each line's report with its caption's number, or its place."""
+    """Return line reports with the numbers of their captions, or their places."""
     return [(one.number or place, one.report) for place, one in enumerate(spoken, start=1)]
 
 
