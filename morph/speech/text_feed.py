@@ -195,9 +195,11 @@ class TokenFeed(TextFeed):
                     f"a word of the text is longer than {LONGEST_WORD} characters: choose layout sentence"
                 )
         if self._reader.is_over:
-            if self._reader.error is None and self._piece is not None:
-                self._piece.text = self._said.strip()
-                self._extend(self._ids.end(strip=True), self._piece.text, ended=True)
+            if self._reader.error is None:
+                text = self._said.strip()
+                self._extend(self._ids.end(strip=True), text, ended=True)
+                assert self._piece is not None
+                self._piece.text = text
             self.stop(self._reader.error)
 
     def _extend(self, ids: Sequence[int], text: str, ended: bool = False) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script import dub
+from qwen3_tts_morph.morph.script import dialogue, dub
 from qwen3_tts_morph.morph.script.dub import (
     Dub,
     DubRequest,
@@ -273,7 +273,7 @@ def test_what_cannot_be_spoken_is_refused_before_a_frame_is_made(speaks, cast, m
     monkeypatch.setattr(dub, "speak_lines", never)
     with pytest.raises(ScriptError, match="caption 1: 'ANNE' is not in the cast"):
         render_dub(speaks, DubRequest(SRT.replace("ANNA", "ANNE"), cast), OPTIONS)
-    monkeypatch.setattr(dub, "check_installed", missing)
+    monkeypatch.setattr(dialogue, "check_installed", missing)
     with pytest.raises(ValueError, match="need the package python-stretch"):
         render_dub(speaks, DubRequest(SRT, cast), OPTIONS)
     with pytest.raises(AssertionError, match="rendered"):

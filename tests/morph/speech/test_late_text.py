@@ -31,6 +31,7 @@ TEXTS = [
     "It's 3.14, isn't it? Yes: she'll pay $5",
     "\u4f60\u597d\uff0c\u4e16\u754c\u3002\u4eca\u5929\u662f2026\u5e74\u3002",
     "  Well... \U0001f600\U0001f468\u200d\U0001f469 yes!\n \n  caf e\u0301 <|im_end|> <think> \n ",
+    "Yes",  # its only word is known at its end
 ]
 SHORT = Sampling(max_new_tokens=17)  # at most 16 frames
 OPTIONS = GenerateOptions(5, SHORT, split_chars=40, retries=0, normalize="off")
