@@ -10,7 +10,7 @@ from .checks import Waveform, check_range, check_sample_rate, check_waveform, pe
 
 LOWEST_SPEED, HIGHEST_SPEED = 0.5, 2.0
 MOST_SEMITONES = 12.0
-# Smaller than the library's preset of 120 ms, which is for music: measured on speech, docs/timing.md.
+# Smaller than the library's preset of 120 ms, which is for music: measured on speech, docs/log/timing.md.
 BLOCK_S = 0.06
 HOPS_IN_BLOCK = 4
 SEED = 0  # of the library's random phases: the same input gives the same samples

@@ -106,7 +106,7 @@ def row(strength: str, lines: Sequence[Heard], about: Mapping[str, Any]) -> dict
 
 
 def describe(one: Mapping[str, Any]) -> str:
-    """Return a row as a row of a table in Markdown, as docs/training_adapters.md has it."""
+    """Return a row as a row of a table in Markdown, as docs/log/adapters.md has it."""
     trained, strength = one["training"], one["strength"]
     what = f"{trained['layers']}, {trained['lines']} lines" if trained else ""
     cells = [what if strength not in (OWN, ALONE) else "", strength, str(one["lines"])]

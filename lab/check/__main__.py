@@ -56,7 +56,7 @@ SPEED_GROUPS = (15, 5)
 SHOWN_HEADS = 4
 PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "flash-attn", "numpy", "soundfile")
 # Two ways to compute samples differ by rounding: in float32 the difference is 80 dB below them or more. In bf16 the
-# difference of upstream's own samples to its float32 ones is only 15 to 18 dB below (docs/codec.md).
+# difference of upstream's own samples to its float32 ones is only 15 to 18 dB below (docs/log/codec.md).
 LEAST_DB = {"float32": 80.0}
 LEAST_DB_OTHERWISE = 10.0
 FRAMES = 50

@@ -60,7 +60,7 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 def choose_attention(attention: str, device: torch.device, dtype: torch.dtype) -> str:
     """Return transformers' name of the attention; ValueError for a flash_attention_2 that cannot run.
 
-    "auto" is sdpa: for single positions flash-attn was slower (docs/benchmarks.md).
+    "auto" is sdpa: for single positions flash-attn was slower (docs/log/benchmarks.md).
     """
     if attention == "auto":
         return "sdpa"

@@ -246,7 +246,7 @@ def failed(judged: Sequence[Sequence[Judged]]) -> int:
 
 
 def describe(one: Mapping[str, Any]) -> str:
-    """Return a row as a row of a table in Markdown, as docs/moods.md has it."""
+    """Return a row as a row of a table in Markdown, as docs/log/moods.md has it."""
     cells = [
         one["pair"],
         one["strength"] if isinstance(one["strength"], str) else f"{one['strength']:g}",

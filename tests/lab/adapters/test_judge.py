@@ -71,7 +71,7 @@ def test_a_row_has_figures_with_intervals_and_what_was_trained() -> None:
 
 def test_the_page_has_the_rows_of_the_results_file() -> None:
     rows = json.loads((FOLDER / RESULTS).read_text(encoding="utf-8"))["rows"]
-    page = (ROOT / "docs" / "training_adapters.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "log" / "adapters.md").read_text(encoding="utf-8")
     assert {row["strength"] for row in rows} >= {OWN, ALONE, "1"} and len(rows) > 4
     for one in rows:
         assert describe(one) in page and one["date"] in page and one["spoken_on"] in page

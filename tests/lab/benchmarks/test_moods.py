@@ -37,7 +37,7 @@ def test_the_recordings_of_a_pair_are_compared_by_name(tmp_path: Path) -> None:
 
 def test_the_page_has_the_rows_of_the_results_file() -> None:
     rows = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
-    page = (ROOT / "docs" / "moods.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "log" / "moods.md").read_text(encoding="utf-8")
     assert len({row["pair"] for row in rows}) == 6 and {row["strength"] for row in rows} >= {0, 1, 2}
     for row in rows:
         assert describe(row) in page
