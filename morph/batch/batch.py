@@ -63,7 +63,7 @@ def status_of(utterances: Sequence[Utterance], loops: Sequence[Loop], rows: int)
         min(rows, counts[Status.RUNNING] + counts[Status.DRAINING]),
         counts[Status.QUEUED],
         sum(one.frames for one in loops),
-        max(one.frame_s for one in loops),
+        max(one.speed.frame_s for one in loops),
         parked,
         counts[Status.IDLE] - parked,
     )

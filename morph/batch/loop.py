@@ -23,9 +23,10 @@ from ..runtime.collector import older_objects_spared
 from ..speech.lines import Line, Spoken, say_why
 from ..speech.piece import Piece
 from ..synthesizer import Synthesizer
+from .codec.line_chunks import LineChunks, Output
 from .codec.pacing import Speed
 from .codec.turns import FEW, CodecTurns
-from .codec.whole import WholeCodec
+from .codec.whole import CodedPiece, WholeCodec
 from .fitting import needed_rows
 from .inbox import Inbox
 from .scheduler import Busy, Scheduler
@@ -39,6 +40,8 @@ LINGER_S = 0.5
 EXCHANGE_S = 0.05  # between two checks of who gives up a row within a piece
 NEWCOMERS = 8  # pieces that begin in one frame beside streams; they share one prefill
 COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
+# Time for judging offline pieces between two frames, at least one piece: the device has frames to make meanwhile.
+JUDGE_S = 0.001
 # How long pieces are gathered for one codec call: for lines that come one by one, each awaited; and for a list, while
 # rows are free: its last lines end soon after each other.
 GATHER_S, GATHER_LIST_S = 0.05, 0.5
@@ -82,10 +85,10 @@ class Loop:
         self.inbox = Inbox()
         self.join(scheduler, [self], 0)
         self.has_model = False
-        self.frames, self.frame_s = 0, 0.0  # of all lines, and seconds per frame
-        self._speed = Speed(1 / FRAME_RATE)
+        self.frames = 0  # of all lines
+        self.speed = Speed(1 / FRAME_RATE)
         self._active: dict[int, Utterance] = {}
-        self._streamed: list[Utterance] = []  # the streamed ones of them
+        self._streamed: list[LineChunks] = []  # of the streamed ones of them
         self._late: list[Utterance] = []  # those whose text is written into their rows as it comes
         self._by_row: dict[int, Utterance] = {}
         self._exchange_at = 0.0
@@ -255,11 +258,11 @@ class Loop:
             needed = needed_rows(model, self._scheduler.utterances)
             self._rows = max(1, min(settings.rows, -(-needed // len(self._loops))))
         self._turns = CodecTurns(
-            partial(engine.open_codec, model, choice, self._rows), model.codec, self._speed
+            partial(engine.open_codec, model, choice, self._rows), model.codec, self.speed
         )
-        whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
+        self._whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
         describe = partial(engine.describe, model, choice)
-        self._shared = Shared(engine.prompt_builder(model), self._speed, whole, describe, engine.texts)
+        self._shared = Shared(engine.prompt_builder(model), self.speed, describe, engine.texts)
         if settings.ahead.lines:
             engine.prepare_codec(model, choice, self._turns.codec)
         for one in self.utterances:
@@ -295,7 +298,7 @@ class Loop:
 
     def _iterate(self) -> bool:
         """Make a frame of one group, and apply what has happened; return False if there was nothing to do."""
-        if self._shared.whole.is_busy:
+        if self._whole.is_busy:
             self._make_complete()
         if self.inbox.changed or self.inbox.is_closed:
             self._handle()
@@ -309,18 +312,23 @@ class Loop:
         if self._settings.ahead.lines:
             self._prepare_beside()
         # Another group, if all lines of one wait for text.
-        return any(self._make_frame() for _ in range(max(1, len(self._groups))))
+        return self._make_frame() or any(self._make_frame() for _ in range(1, len(self._groups)))
 
     def _make_frame(self) -> bool:
-        decoding = self._decoding
-        if goes_on := decoding.step(self._group):
+        decoding, group = self._decoding, next(iter(self._groups), None)
+        if len(self._groups) > 1:
+            group = self._scheduler.group(self._device, time.perf_counter())
+        if goes_on := decoding.step(group):
             self._meanwhile(decoding.rows.began)
         while (ended := decoding.read()) is not None:
             goes_on = True
             for row, end in ended:
                 self._end_piece(row, end)
-            if decoding.lines:
-                self._on_frame(decoding.lines)
+            if lines := decoding.buffers.appended:
+                self.frames += lines
+                self.speed.end_frame()
+                if self._streamed:
+                    self._step_codec()
         return goes_on
 
     def _prepare_beside(self) -> None:
@@ -328,21 +336,14 @@ class Loop:
         engine, now = self._synthesizer.engine, time.perf_counter()
         if now < self._planned_at or not engine.first_times.is_settled or self.inbox.changed:
             return
-        played_at = [one.chunks.sizes.empty_at for one in self._streamed if not one.is_starved]
+        played_at = [one.sizes.empty_at for one in self._streamed if not one.is_starved]
         if played_at and min(played_at) - now < self._planned_s:
             return
         has_done = engine.prepare_next()  # else nothing is left, or it needs more free rows
         took = time.perf_counter() - now
-        self._speed.exclude(took)
+        self.speed.exclude(took)
         self._planned_s = max(PLANNED_S, took)
         self._planned_at = now + (took if has_done else PLANNED_S) / PLANNED_SHARE
-
-    @property
-    def _group(self) -> Group | None:
-        """Whose rows make the next frame."""
-        if len(self._groups) > 1:
-            return self._scheduler.group(self._device, time.perf_counter())
-        return next(iter(self._groups), None)
 
     @property
     def _is_late(self) -> bool:
@@ -371,7 +372,7 @@ class Loop:
                     self._fail(one, error)
                     continue
             if one.suspended is not None:
-                self._turns.drain(one)
+                self._drain(one)
             if has_model:
                 self._open_early(one)
             self._settle(one)
@@ -400,7 +401,7 @@ class Loop:
         status = one.settle()
         if one.number in self._active and not (one.rows or one.suspended):
             while one.is_full and status is not Status.DONE and one.chunks.has_codes:
-                self._turns.finish_piece(one)  # a slow reader's line keeps no state in the codec
+                self._flush([one.chunks])  # a slow reader's line keeps no state in the codec
                 status = one.settle()
             if status is not Status.DONE and not one.holds_codes:
                 self._deactivate(one)
@@ -445,13 +446,13 @@ class Loop:
 
     def _deactivate(self, one: Utterance) -> None:
         if self._active.pop(one.number, None) is not None:
-            if one.begun:
-                self._turns.end(one)
+            self._turns.end(one.chunks)
             self._note_active()
 
     def _note_active(self) -> None:
-        self._streamed = [one for one in self._active.values() if one.is_streamed and one.suspended is None]
-        self._late = [one for one in self._streamed if one.tokens]
+        streamed = [one for one in self._active.values() if one.is_streamed and one.suspended is None]
+        self._streamed = [one.chunks for one in streamed]
+        self._late = [one for one in streamed if one.tokens]
 
     def _follow_late(self) -> None:
         for one in self._late:
@@ -475,7 +476,7 @@ class Loop:
                 return
             self._forget_row(row)
             one.suspend(row, state)
-            self._turns.drain(one)
+            self._drain(one)
             self._note_active()
             self._settle(one)
             self._admit()
@@ -551,6 +552,7 @@ class Loop:
 
     def _forget_row(self, row: int) -> Utterance:
         one = self._by_row.pop(row)
+        self._turns.wake(row)
         self._groups = self._groups - Counter([one.group])
         self._scheduler.release(one, time.perf_counter())
         return one
@@ -562,45 +564,69 @@ class Loop:
 
     def _leave_row(self, row: int, ended: str) -> None:
         one = self._forget_row(row)
-        one.leave_row(row, self._decoding.release(row), ended)
+        if (piece := one.leave_row(row, self._decoding.release(row), ended)) is not None:
+            self._whole.add(CodedPiece(one, piece, one.speech.line.voice.ref_codes))
 
     def _meanwhile(self, began: Sequence[tuple[int, torch.Tensor | None]]) -> None:
         """Work while the device makes a frame: begin first chunks, deliver what the codec has made, make prompts."""
         for row, codes in began:
             one = self._by_row[row]
-            self._turns.begin_ahead(one, one.rows[row], codes)
+            self._turns.begin_ahead(one.chunks, one.rows[row], codes)
         if len(self._streamed) > FEW:
-            self._turns.settle()
+            self._deliver(self._turns.settle())
         if self._prompts:
             count = min(PROMPTS_PER_FRAME, len(self._prompts))
             make_prompts([self._prompts.popleft().prompt for _ in range(count)])
 
     # Samples
 
-    def _on_frame(self, lines: int) -> None:
-        speed, streamed = self._speed, self._streamed
-        speed.end_frame()
-        self.frames += lines
-        self.frame_s = speed.frame_s
-        if streamed:
-            comes = bool(self.inbox.changed) and len(streamed) <= FEW and self._scheduler.has_live
-            self._turns.turn(streamed, comes and len(self._by_row) < self._rows)
+    def _step_codec(self) -> None:
+        comes = bool(self.inbox.changed) and len(self._streamed) <= FEW and self._scheduler.has_live
+        self._deliver(self._turns.turn(self._streamed, comes and len(self._by_row) < self._rows))
+
+    def _deliver(self, outputs: Sequence[Output]) -> None:
+        """Apply what the codec has made: the only place that does."""
+        for output in outputs:
+            if (one := self._active.get(output.number)) is not None:
+                one.deliver(output)
+
+    def _flush(self, lines: Sequence[LineChunks]) -> bool:
+        """Deliver what is there of lines of which no frames come soon; return whether there was anything."""
+        self._deliver(self._turns.settle())
+        outputs = self._turns.flush(lines)
+        self._deliver(outputs or ())
+        return outputs is not None
+
+    def _drain(self, one: Utterance) -> None:
+        while not one.is_full and self._flush([one.chunks]):
+            pass
 
     def _make_complete(self) -> None:
         """Decode offline pieces. If no line streams, frames go on meanwhile: the device waits for nothing."""
-        whole = self._shared.whole
-        whole.collect()
+        self._take_complete(until=time.perf_counter() + JUDGE_S)
         if most := self._complete_now:
-            (whole.run if self._streamed else whole.start)(most)
+            if self._streamed:
+                self._whole.run(most)
+                self._take_complete(until=math.inf)
+            else:
+                self._whole.start(most)
+
+    def _take_complete(self, until: float, wait: bool = False) -> None:
+        """Apply samples of offline pieces that are there, at least one."""
+        while (made := self._whole.take(wait)) is not None:
+            coded, samples = made
+            coded.owner.take_samples(coded.piece, samples)
+            if time.perf_counter() >= until:
+                return
 
     @property
     def _complete_now(self) -> int:
         """How many offline pieces to decode next: many together, or what takes no longer than readers can wait."""
-        whole, is_list = self._shared.whole, self._settings.linger_s is None
+        whole, is_list = self._whole, self._settings.linger_s is None
         if not whole.count or whole.is_making:  # a reader would wait for all in flight
             return 0
         if streamed := [one for one in self._streamed if not one.is_starved]:
-            empty_at = min(math.inf if one.chunks.ended else one.chunks.sizes.empty_at for one in streamed)
+            empty_at = min(math.inf if one.ended else one.sizes.empty_at for one in streamed)
             return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
         gather_s = GATHER_LIST_S if is_list else GATHER_S
         gathered = whole.waited_s >= gather_s and not (is_list and self._scheduler.wanted)
@@ -608,10 +634,14 @@ class Loop:
 
     def _rest(self) -> bool:
         """Make the samples that are left, then wait for an event; return False if the session is over."""
-        if self._shared.whole.advance():
+        if self._whole.is_busy:
+            if not self._whole.is_making:
+                self._whole.start()
+            self._take_complete(until=0.0, wait=True)
             return True
-        self._turns.send(self._streamed, hurry=True)
-        self._speed.rest()
+        while self._flush([one for one in self._streamed if not one.speech.is_full]):
+            pass
+        self.speed.rest()
         if self.inbox.changed:
             return True
         if self._by_row:  # all of them wait for text

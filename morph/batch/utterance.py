@@ -30,10 +30,8 @@ from ..speech.text_reader import TextReader
 from ..speech.word_times import follow_words
 from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
-from .codec.line import TurnLine
-from .codec.line_chunks import NO_CODES, LineChunks
+from .codec.line_chunks import NO_CODES, LineChunks, Output
 from .codec.pacing import ChunkSizes, Speed
-from .codec.whole import WholeCodec
 from .inbox import Inbox, Signal
 from .speech import Chunk, Outcome, Speech
 
@@ -69,12 +67,11 @@ class Shared:
 
     builder: PromptBuilder
     speed: Speed
-    whole: WholeCodec
     describe: Callable[[], str]
     texts: Executor  # writes out figures
 
 
-class Utterance(TurnLine):
+class Utterance:
     """One line on its way through a batch.
 
     Of a streamed utterance at most one piece has a row, so that a long text takes no row from others; of an offline
@@ -88,7 +85,7 @@ class Utterance(TurnLine):
     parts: LinePieces
 
     def __init__(self, speech: Speech, rate: int, inboxes: Sequence[Inbox]):
-        super().__init__(next(NUMBERS), speech.line.voice.ref_codes)
+        self.number = next(NUMBERS)
         self.speech, self._rate, self._inboxes = speech, rate, inboxes
         self.order, self.caller = speech.delivery.order, speech.delivery.caller
         self.is_alone, self.is_streamed = False, speech.is_streamed
@@ -155,7 +152,7 @@ class Utterance(TurnLine):
     def deadline(self, now: float) -> float:
         if not self.is_open:
             return now
-        return math.inf if self.is_full or self.is_starved else self.chunks.sizes.empty_at or now
+        return math.inf if self.is_full or self.chunks.is_starved else self.chunks.sizes.empty_at or now
 
     def allows(self, device: int) -> bool:
         return device not in self.failed_on
@@ -179,7 +176,8 @@ class Utterance(TurnLine):
         self.shared, options = shared, self.speech.options
         parts = self.parts = LinePieces(self.speech.line, options, shared.builder)
         sizes = ChunkSizes(options.chunk_frames, shared.speed, self.speech.delivery.held_s)
-        self.chunks = LineChunks(sizes, self._rate, options, parts.sampling.line_frames, parts.text_of)
+        most = parts.sampling.line_frames
+        self.chunks = LineChunks(self.number, self.speech, sizes, self._rate, most)
         self.is_open = True
         if not self._text.is_late and (not self.is_streamed or self._is_short):
             parts.cut()
@@ -192,7 +190,7 @@ class Utterance(TurnLine):
         self._feed = (TokenFeed if late_tokens else TextFeed)(
             parts, shared.texts, self.signal.set, self._text
         )
-        self.tokens = self._feed if isinstance(self._feed, TokenFeed) else None
+        self.tokens = self.chunks.tokens = self._feed if isinstance(self._feed, TokenFeed) else None
         self.follow()
         # A last piece holds nothing back for a crossfade.
         if self._feed is not None and self._feed.is_read:
@@ -241,7 +239,7 @@ class Utterance(TurnLine):
         samples, had_ended = round(after_s * self._rate), self.chunks.ended
         chunk = self.chunks.complete(time.perf_counter(), samples)
         if chunk is not None and (self._error is None or self.speech.has_begun):
-            self.put(chunk)
+            self.deliver(Output(self.number, chunk))
         if self.chunks.ended and not had_ended:
             self._end_take()
 
@@ -317,7 +315,7 @@ class Utterance(TurnLine):
     @property
     def holds_codes(self) -> bool:
         """Whether there are codes without samples."""
-        return bool(self._in_codec) or self.in_codec or self.chunks.has_codes
+        return bool(self._in_codec) or self.chunks.in_codec is not None or self.chunks.has_codes
 
     # Rows
 
@@ -351,7 +349,7 @@ class Utterance(TurnLine):
         """Take a piece out of its row until somebody has a row for it."""
         piece = self.rows.pop(row)
         piece.frames.leave(state.left.frames)
-        self.is_resting, self.suspended = False, state
+        self.suspended = state
         self.ready.appendleft(piece)
 
     def resume(self, buffers: RowBuffers, row: int) -> None:
@@ -359,20 +357,20 @@ class Utterance(TurnLine):
         self.suspended = None
         self.become(Status.RUNNING)
 
-    def leave_row(self, row: int, frames: np.ndarray, ended: str) -> None:
-        """Take a piece out of its row, with its frames."""
+    def leave_row(self, row: int, frames: np.ndarray, ended: str) -> Piece | None:
+        """Take a piece out of its row, with its frames; return it if its samples are wanted in one part."""
         piece = self.rows.pop(row)
         piece.frames.leave(frames)
-        piece.ended, self.is_resting = ended, False
+        piece.ended = ended
         self._count_frames(len(frames))
         if self.tokens is not None and self.take == 1:
             self.tokens.stop()  # the speech is over, whether or not the text is
         if ended == BROKEN and self.take == 1:  # otherwise there is an earlier take
             self.break_off(not_finite(self.parts.model.dtype))
         if self.is_live or self._stopped or ended in ("cancelled", BROKEN):
-            return
+            return None
         self._in_codec += 1
-        self.shared.whole.add(self, piece)
+        return piece
 
     def _count_frames(self, ended: int = 0) -> None:
         self.speech.progress.follow([piece.frames for piece in self.rows.values()], ended)
@@ -384,23 +382,20 @@ class Utterance(TurnLine):
         """Whether takes are kept, so that the better one of two can be the result."""
         return self.speech.delivery.keep or not self.is_streamed
 
-    def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
-        """Accept the samples of an offline piece, or of a retry."""
+    def take_samples(self, piece: Piece, samples: np.ndarray | NotFinite) -> None:
+        """Accept the samples of an offline piece, or of a retry; an error fails the line, without an earlier take."""
         self._in_codec -= 1
         self.signal.set()
+        if isinstance(samples, NotFinite):
+            if self.take == 1:
+                self.break_off(samples)
+            return
         if self._stopped:
             return
-        self._judge(piece, piece.end_take()[0], wave)
+        self._judge(piece, piece.end_take()[0], samples)
         is_busy = self.rows or self.ready or self._in_codec
         if not is_busy and all(piece.take is not None for piece in self.parts.pieces):
             self._end_take()
-
-    def lose_samples(self, error: NotFinite) -> None:
-        """Fail the line, unless there is an earlier take: samples of a piece are not finite."""
-        self._in_codec -= 1
-        self.signal.set()
-        if self.take == 1:
-            self.break_off(error)
 
     def _judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray) -> None:
         take = self.parts.judge(piece, decoded, wave, self.take)
@@ -424,38 +419,38 @@ class Utterance(TurnLine):
     # Codes and chunks
 
     @property
-    def may_starve(self) -> bool:
-        return self._feed is not None and self._text.is_late
-
-    @property
-    def is_starved(self) -> bool:
-        return self.tokens is not None and self.tokens.starved
-
-    @property
     def is_full(self) -> bool:
         return self.speech.is_full
 
-    def put(self, chunk: Chunk) -> None:
-        if self.speech.is_cancelled:
+    def deliver(self, output: Output) -> None:
+        """Apply what the codec has made of this line."""
+        if output.error is not None:
+            self.break_off(output.error)
             return
-        self._sent_frames += len(chunk.codes)
-        self._sent_samples += len(chunk.samples)
-        self.speech.put(chunk)
-        if self.status is not Status.RUNNING:
-            self.signal.set()
+        chunk = output.chunk
+        if chunk is not None and not self.speech.is_cancelled:
+            self._sent_frames += len(chunk.codes)
+            self._sent_samples += len(chunk.samples)
+            self.speech.put(chunk)
+            if self.status is not Status.RUNNING:
+                self.signal.set()
+        if output.ends_piece:
+            self._note_piece(is_last=chunk is not None and chunk.last)
 
-    def note_piece(self) -> None:
+    def _note_piece(self, is_last: bool) -> None:
         """Note that a streamed piece has been delivered to its end."""
         piece = next(one for one in self.parts.pieces if one.take is None)
         decoded, wave = piece.end_take()
-        if self.chunks.is_cut:
+        is_cut = is_last and self.chunks.is_cut
+        if is_cut:
             decoded = replace(decoded, ended=CAP)
         self._judge(piece, decoded, wave)
-        if self.chunks.ended:
-            if self.chunks.is_cut:
-                self._leave_out(CAP)
-            self._end_take()
-            self.signal.set()
+        if not is_last:
+            return
+        if is_cut:
+            self._leave_out(CAP)
+        self._end_take()
+        self.signal.set()
 
     def _leave_out(self, ended: str) -> None:
         for piece in self.parts.pieces:

@@ -38,6 +38,7 @@ class RowBuffers:
         self._eos = eos
         self.frames = np.zeros((rows, FIRST_ROOM, REPORT_WIDTH), dtype=np.int32)
         self.counts = np.zeros(rows, dtype=np.int64)
+        self.appended = 0  # lines that got a frame the last time
         self.caps = np.zeros(rows, dtype=np.int64)
         self._detects = np.zeros(rows, dtype=bool)
         # Whether each frame of the window has the code that is p + 1 frames before it, and how many have.
@@ -63,7 +64,8 @@ class RowBuffers:
                 (row, BROKEN if bad else EOS) for row, bad in zip(rows[is_over].tolist(), broken, strict=True)
             ]
             rows, report = rows[~is_over], report[~is_over]
-        if not len(rows):
+        self.appended = len(rows)
+        if not self.appended:
             return ended
         at = self.counts[rows]
         if at.max() >= self.frames.shape[1]:
@@ -146,14 +148,16 @@ class LineFrames:
     def leave(self, frames: np.ndarray) -> None:
         self._frames, self._place = frames, None
 
-    def codes(self, begin: int = 0, end: int | None = None) -> torch.Tensor:
-        """Return a copy of some frames' codes, int64 ``[n, 16]``."""
-        return torch.from_numpy(self._all[begin:end, :FLAG].astype(np.int64))
+    def codes(self) -> torch.Tensor:
+        """Return a copy of all codes, int64 ``[T, 16]``."""
+        return torch.from_numpy(self._all[:, :FLAG].astype(np.int64))
 
-    def reported(self, begin: int, end: int) -> np.ndarray | None:
-        """Return a copy of the alignment numbers of some frames; None if the checkpoint has none."""
-        numbers = self._all[begin:end, ALIGNMENT:]
-        return numbers.astype(np.int64) if numbers.any() else None
+    def copied(self, begin: int, end: int) -> tuple[torch.Tensor, np.ndarray | None]:
+        """Return copies of some frames' codes, int64 ``[n, 16]``, and alignment numbers, None without a head."""
+        place = self._place
+        frames = (self._frames if place is None else place[0].frames[place[1]])[begin:end]
+        codes, numbers = frames[:, :FLAG].astype(np.int64), frames[:, ALIGNMENT:].astype(np.int64)
+        return torch.from_numpy(codes), numbers if np.count_nonzero(numbers) else None
 
     def trace(self) -> Trace | None:
         """Return which text token each frame is on; None if the checkpoint does not report it."""

@@ -16,7 +16,7 @@ from ..model.model import Model
 from ..voice.prompt import Prompt
 from ..words.trace import Trace
 from .buffers import LeftFrames, RowBuffers
-from .decoded import ALIGNMENT, BROKEN, EOS, FLAG, Decoded
+from .decoded import ALIGNMENT, BROKEN, FLAG, Decoded
 from .request import Group, LateText, LineRequest
 from .rows import Frame, Rows
 
@@ -29,7 +29,6 @@ class Decoding:
     def __init__(self, model: Model, rows: Rows):
         self.rows = rows
         self.buffers = RowBuffers(rows.count, int(model.config.talker_config.codec_eos_token_id))
-        self.lines = 0  # in the last frame that was read
         self._late: dict[int, _LateRow] = {}
         self._ended: deque[list[tuple[int, str]]] = deque()  # of frames that were read before their turn
 
@@ -65,12 +64,7 @@ class Decoding:
         if self._ended:
             return self._ended.popleft()
         frame = self.rows.read()
-        return None if frame is None else self._append(frame)
-
-    def _append(self, frame: Frame) -> list[tuple[int, str]]:
-        ended = self.buffers.append(frame)
-        self.lines = len(frame.rows) - (len([1 for _, end in ended if end in (EOS, BROKEN)]) if ended else 0)
-        return ended
+        return None if frame is None else self.buffers.append(frame)
 
     def release(self, row: int) -> np.ndarray:
         """Free a row; return its frames, int32 ``[T, REPORT_WIDTH]``."""
@@ -87,7 +81,7 @@ class Decoding:
         over = {row for ended in self._ended for row, _ in ended}
         while (frame := self.rows.read()) is not None:
             goes_on = ~np.isin(frame.rows, [*over])
-            ended = self._append(Frame(frame.rows[goes_on], frame.report[goes_on]))
+            ended = self.buffers.append(Frame(frame.rows[goes_on], frame.report[goes_on]))
             self._ended.append(ended)
             over.update(row for row, _ in ended)
         if row in over:
@@ -145,8 +139,8 @@ def decode_lines(
                 if end == BROKEN:
                     raise not_finite(model.dtype)
                 made[running.pop(row)] = decoded(decoding.release(row), end)
-            if decoding.lines and on_frame is not None:
-                on_frame(decoding.lines)
+            if decoding.buffers.appended and on_frame is not None:
+                on_frame(decoding.buffers.appended)
     return [made[number] for number in range(len(lines))]
 
 

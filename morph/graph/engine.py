@@ -264,19 +264,14 @@ class GraphDecoder:
 
     def _run(self, key: Hashable, function: Callable[..., None], *given: object) -> None:
         """Replay the graph of one of ``frames``' functions, or call it; without cuDNN's attention."""
-        _, slots, graphs = self._started
-        weights = self._weights
+        weights, slots, graphs = self._started
+        weights = weights.stock if self.group.tail == STOCK else weights
 
         def run() -> None:
             with without_cudnn():
                 function(weights, slots, *given)
 
         graphs.run(key, run)
-
-    @property
-    def _weights(self) -> Weights:
-        weights = self._started[0]
-        return weights.stock if self.group.tail == STOCK else weights
 
     def _pad(self, positions: int) -> int:
         return pad_length(positions) if self.batch > 1 else pad_single(positions)
@@ -302,8 +297,10 @@ class GraphDecoder:
         """Run every line's next frame; its codes are in ``report`` once the device has finished it."""
         # Stopped rows are computed too, and get their state back: a mask would cost every frame time. Their next
         # frame overwrites the key that they leave in the cache.
-        self._grow(positions)
-        self._write_texts()
+        if positions > self.context:
+            self._grow(positions)
+        if self._unwritten:
+            self._write_texts()
         _, slots, graphs = self._started
         if stopped:
             slots.stop(stopped)
@@ -368,7 +365,9 @@ class GraphDecoder:
         """Capture, before any line has a row, what a line alone waits for; plan what others would wait for."""
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
         *longer, shortest = windows_up_to(self.context)
-        self.frames.compile(self._weights, self._started[1], self.group.seq_groups, shortest, *longer)
+        weights, slots, _ = self._started
+        weights = weights.stock if self.group.tail == STOCK else weights
+        self.frames.compile(weights, slots, self.group.seq_groups, shortest, *longer)
         self._prepare_frames()
         for _ in range(2):
             self.frame(1, [0])  # of a stopped row
@@ -524,13 +523,14 @@ class GraphRows:
         if len(self._rows_of) > 1 or group not in self._rows_of:
             others = (rows for one, rows in self._rows_of.items() if one != group)
             stopped = [*stopped, *chain.from_iterable(others)]
-        if len(stopped) >= self._table.running or not self._goes_on(stopped):
+        if len(stopped) >= self._table.running or (self._readback.waiting and not self._goes_on(stopped)):
             self._lag = 0
             return False
         self._lag = self._choose_lag()
         self._table.send(stopped)
-        began = [row for row, launched in self._unread.items() if not launched and row not in stopped]
-        if began:
+        began = list[int]()
+        if self._unread:
+            began = [row for row, launched in self._unread.items() if not launched and row not in stopped]
             self._unread.update(dict.fromkeys(began, True))
         positions = self._table.positions
         if self._unread and not stopped and self._codes_are_awaited and self.decoder._can_split(positions):
@@ -551,8 +551,8 @@ class GraphRows:
         self._group = group
 
     def _goes_on(self, stopped: Sequence[int]) -> bool:
-        """Whether a line has frames to come beyond those in flight; with none in flight, its guard decides."""
-        return not self._readback.waiting or any(
+        """Whether a line has frames to come beyond those in flight."""
+        return any(
             self._table.reached(row) - request.prompt.length < request.guard.max_frames
             for row, request in self.lines.items()
             if row not in stopped

@@ -62,10 +62,6 @@ class LinePieces:
         guard = guard_line(piece.prompt, self.options, self.sampling)
         return LineRequest(piece.prompt, guard, piece.seed_of(take), None, self.sampling)
 
-    def text_of(self, index: int) -> str:
-        """Return the text of a piece as spoken; of late text, what has come so far."""
-        return self.pieces[index].text
-
     def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
         """Return a take of a piece with how it ended, and its wrong words if that is all."""
         ended = judge_end(piece.text, decoded, wave, self.model.sample_rate)

@@ -52,7 +52,7 @@ def decode_coming(opened, model, first, come=lambda decoding: (), on_frame=lambd
                 goes_on = True
                 for row, end in ended:
                     made[running.pop(row)] = decoded(decoding.release(row), end)
-                on_frame(decoding.lines)
+                on_frame(decoding.buffers.appended)
             idle = 0 if goes_on else idle + 1
             assert idle < 1000
         return [made[line] for line in range(count)]

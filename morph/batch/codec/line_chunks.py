@@ -4,63 +4,62 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from ....postprocess.ends import EndTrim
 from ....postprocess.join import StreamJoin
-from ...options import GenerateOptions
+from ...model.finite import NotFinite
 from ...speech.joined import CROSSFADE_MS
-from ...speech.piece import NO_SAMPLES, Piece, concatenate
+from ...speech.piece import Piece, concatenate
+from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
-from ..speech import Chunk, ChunkTrace
-from .claims import Pace
-from .pacing import ChunkSizes
+from ..speech import Chunk, ChunkTrace, Speech
+from .pacing import ChunkSizes, Pace
 
 NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
 
 
-class PiecePlaces:
-    """Where each piece that is not very short begins in the joined samples; ``fade`` is in samples."""
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the codec has made of a line: a chunk, the end of its current piece, or why the line fails."""
 
-    def __init__(self, fade: int):
-        self.index, self.start = -1, 0
-        self._fade, self.length = fade, 0  # ``length``: of the piece's samples so far
-
-    def begin(self, silence: int) -> None:
-        fade = 0 if silence or self.index < 0 else min(self._fade, self.length // 2)
-        self.start += self.length + silence - fade
-        self.index, self.length = self.index + 1, 0
+    number: int  # of the line
+    chunk: Chunk | None = None
+    ends_piece: bool = False
+    error: NotFinite | None = None
 
 
 class LineChunks:
-    """The chunks of one line. Pieces are added in order, also while earlier ones play.
+    """The chunks of one line, which the codec knows by ``number``. Pieces are added in order, also while others play.
 
-    The line ends after ``most`` frames of all pieces. ``text_of`` returns a piece's text by its index.
+    The line ends after ``most`` frames of all pieces. ``tokens`` is its text, if that is written into its row as it
+    comes.
     """
 
     def __init__(
-        self,
-        sizes: ChunkSizes,
-        sample_rate: int,
-        options: GenerateOptions,
-        most: int | None = None,
-        text_of: Callable[[int], str] = lambda _: "",
+        self, number: int, speech: Speech, sizes: ChunkSizes, sample_rate: int, most: int | None = None
     ):
-        self.sizes, self._sample_rate, self._text_of = sizes, sample_rate, text_of
+        self.number, self.speech, self.sizes = number, speech, sizes
+        self.reference = speech.line.voice.ref_codes  # int64 ``[R, groups]``, of an ICL voice
+        self.tokens: TokenFeed | None = None
+        self.is_resting = False  # until ``CodecTurns`` sees that a chunk may be due
+        # The codes and alignment numbers that the codec decodes now.
+        self.in_codec: tuple[torch.Tensor, np.ndarray | None] | None = None
         self.piece: Piece | None = None  # the current one; None if the next one has not come
         self._later: deque[Piece] = deque()
-        fade = round(CROSSFADE_MS / 1000 * sample_rate)
-        self._join = StreamJoin(None, fade)
-        self._trim = EndTrim(sample_rate) if options.trim_ends else None
+        self._sample_rate, self._fade = sample_rate, round(CROSSFADE_MS / 1000 * sample_rate)
+        self._join = StreamJoin(None, self._fade)
+        self._trim = EndTrim(sample_rate) if speech.options.trim_ends else None
         self._complete = False
         self.ended = False
         self._left: float = math.inf if most is None else most  # frames until the line's limit
         self.is_cut = False  # whether the line ended at its limit
         self._start = 0
-        self._places = PiecePlaces(fade)
+        # Of the current piece: its index, where it begins in the joined samples, and its samples so far.
+        self._index, self._begin_at, self._length = -1, 0, 0
         # Samples of silence before the first piece, which are not trimmed; 0 once they have been sent.
         self._before: int | None = None
         self._after = 0  # and after the last
@@ -97,56 +96,62 @@ class LineChunks:
         self.piece, self._complete, self.ended = None, True, True
 
     @property
+    def is_starved(self) -> bool:
+        """Whether it waits for text: no frame of it comes soon."""
+        return self.tokens is not None and self.tokens.starved
+
+    @property
     def has_codes(self) -> bool:
         """Whether the current piece has codes, decoded or not, or has ended."""
         return self.piece is not None and (len(self.piece.frames) > 0 or self.piece.ended is not None)
-
-    @property
-    def waits_for_sound(self) -> bool:
-        return not self.sizes.has_begun and self.piece is not None and self.piece.waiting > 0
 
     def missing(self, all_of_largest: bool) -> int | None:
         """Return the frames that the next chunk still lacks: nothing is due before, unless a reader runs dry.
 
         ``all_of_largest``: the next chunk has the largest size, as with many lines. None if more may be due at any
-        time: before the first audio, or if the piece has ended or not come.
+        time: before the first audio, if the piece has ended or not come, or if its text may run out.
         """
         piece, sizes = self.piece, self.sizes
         if piece is None or piece.ended is not None or not sizes.has_begun:
             return None
+        if self.in_codec is not None or not (self.tokens is None or self.tokens.done):
+            return None
         size = sizes.largest if all_of_largest else sizes.full
         return int(max(0, min(size, self._left) - piece.waiting))
 
-    def due(self, now: float, hurry: bool) -> int:
-        """Return how many waiting frames of the current piece to decode now. ``hurry``: no others come soon."""
-        if (piece := self.piece) is None:
-            return 0
-        waiting = int(min(piece.waiting, self._left))
-        hurry = hurry or piece.ended is not None or waiting == self._left
-        return min(waiting, self.sizes.full) if hurry else self.sizes.due(waiting, now)
+    def due(self, now: float, pace: Pace | None = None, hurry: bool = False) -> tuple[int, bool]:
+        """Return how many waiting frames of the current piece to decode now, and whether they are urgent.
 
-    def claim(self, now: float, pace: Pace) -> tuple[int, bool]:
-        """Return how many frames to decode when many lines share the codec, and whether they are urgent."""
-        if (piece := self.piece) is None or not (waiting := int(min(piece.waiting, self._left))):
+        ``pace``: if many lines share the codec; ``hurry``: no other frames come soon.
+        """
+        if (piece := self.piece) is None or self.in_codec is not None:
             return 0, False
-        if piece.ended is not None or waiting == self._left:
+        waiting = int(min(len(piece.frames) - piece.decoded, self._left))
+        is_over = piece.ended is not None or waiting == self._left
+        if hurry or (is_over and pace is None) or (self.tokens is not None and self.tokens.starved):
+            return min(waiting, self.sizes.full), True
+        if is_over:
             return min(waiting, self.sizes.largest), True
-        return self.sizes.patient(waiting, now, pace)
+        if pace is None:
+            return self.sizes.due(waiting, now), True
+        return self.sizes.patient(waiting, now, pace) if waiting else (0, False)
 
-    def waiting(self, count: int) -> torch.Tensor:
-        """Return the codes of the current piece's next frames, ``[count, 16]``."""
+    def take(self, count: int) -> torch.Tensor:
+        """Return the codes of the current piece's next frames, ``[count, 16]``; ``add`` accepts their samples."""
         assert self.piece is not None
-        return self.piece.frames.codes(self.piece.decoded, self.piece.decoded + count)
+        begin = self.piece.decoded
+        self.in_codec = self.piece.frames.copied(begin, begin + count)
+        return self.in_codec[0]
 
-    def add(self, codes: torch.Tensor, wave: np.ndarray, now: float) -> Chunk:
-        """Accept the samples of codes that ``waiting`` returned; return the chunk for the reader."""
-        assert self.piece is not None
-        piece, begin, parts = self.piece, self.piece.decoded, []
-        if not begin:
-            parts = [self._begin(piece)]
-        self._places.length += len(wave)
+    def add(self, wave: np.ndarray, now: float) -> Output | None:
+        """Accept the samples of codes that ``take`` returned; None if the line has been cancelled meanwhile."""
+        taken, self.in_codec = self.in_codec, None
+        if taken is None or (piece := self.piece) is None:
+            return None
+        (codes, numbers), begin = taken, piece.decoded
+        parts = [] if begin else self._begin(piece)
+        self._length += len(wave)
         piece.decoded += len(codes)
-        numbers = piece.frames.reported(begin, piece.decoded)
         self._left -= len(codes)
         piece.waves.append(wave)
         parts.append(self._join.add(wave))
@@ -155,13 +160,19 @@ class LineChunks:
             self._next_piece()
         if not self._left:
             parts += self._cut()
-        return self._chunk(codes, parts, now, begin, numbers)
+        words = None
+        if numbers is not None:
+            start = self._lead + self._begin_at - (0 if self._trim is None else self._trim.start)
+            words = ChunkTrace(numbers, self._index, begin, start, piece.text)
+        return Output(self.number, self._chunk(codes, parts, now, words), self.piece is not piece)
 
-    def _begin(self, piece: Piece) -> np.ndarray:
+    def _begin(self, piece: Piece) -> list[np.ndarray]:
         """Begin a piece; return the pause before it."""
         silence, piece.silence = piece.silence, 0
-        self._places.begin(silence)
-        return self._join.gap(silence) if silence else NO_SAMPLES
+        fade = 0 if silence or self._index < 0 else min(self._fade, self._length // 2)
+        self._begin_at += self._length + silence - fade
+        self._index, self._length = self._index + 1, 0
+        return [self._join.gap(silence)] if silence else []
 
     def _cut(self) -> list[np.ndarray]:
         """End the line at its limit; return the samples held back. No silence follows."""
@@ -174,26 +185,19 @@ class LineChunks:
         self.cancel()
         return parts
 
-    def end_piece(self, now: float) -> Chunk | None:
-        """End a piece whose end came after its last frames; return a chunk unless it would be empty."""
-        assert self.piece is not None
-        parts = [NO_SAMPLES if self.piece.decoded else self._begin(self.piece), self._join.end()]
+    def end_piece(self, now: float) -> Output | None:
+        """End the current piece if its codes are complete and all of them have samples; None if not."""
+        piece = self.piece
+        if piece is None or piece.ended is None or self.in_codec is not None or piece.waiting:
+            return None
+        parts = [*([] if piece.decoded else self._begin(piece)), self._join.end()]
         self._next_piece()
-        return self._chunk(NO_CODES, parts, now) if any(map(len, parts)) or self.ended else None
+        has_samples = self.ended or any(map(len, parts))
+        return Output(self.number, self._chunk(NO_CODES, parts, now) if has_samples else None, True)
 
     def _chunk(
-        self,
-        codes: torch.Tensor,
-        parts: list[np.ndarray],
-        now: float,
-        begin: int = 0,
-        numbers: np.ndarray | None = None,
+        self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
     ) -> Chunk:
-        """Return a chunk; ``begin`` is its first frame in the piece, ``numbers`` what the alignment head says."""
-        words, places = None, self._places
-        if numbers is not None:
-            start = self._lead + places.start - (0 if self._trim is None else self._trim.start)
-            words = ChunkTrace(numbers, places.index, begin, start, self._text_of(places.index))
         is_plain = self._trim is None and not self._before and not self.ended
         samples = concatenate(parts) if is_plain else self._finish(parts)
         chunk = Chunk(codes, samples, self._start, self.ended, words=words)

@@ -1,13 +1,19 @@
-"""Decide when a line's next chunk is decoded: at the requested size, or earlier if its reader would run dry."""
+"""Decide when a line's next chunk is decoded: at the requested size, or earlier if its reader would run dry.
+
+A codec step costs as much as its size, a power of two of lines, with 12 frames per line or one. So many lines wait
+for full chunks, unless their readers would run dry, and steps are filled.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Generic, TypeVar
 
-from ...runtime.sizes import power_above
-from .claims import Pace
+from ...runtime.sizes import power_above, power_below
 
 SMOOTHING = 0.8  # weight of earlier measurements in a mean time
 MARGIN = 1.25  # on the expected time of the next frame and its codec step
@@ -17,6 +23,24 @@ FRAMES_BEHIND = 4
 STEPS_BEHIND = 2
 CODEC_SHARE = 0.5
 LARGEST = 1 << 30  # frames; no limit
+# Chunks without urgency in a step, at least: fewer cost more than their share.
+FEWEST = 4
+# Lines without urgency in a step, at most: a new line waits for the step.
+MOST = 16
+# Or an eighth of all lines, if that is more: each is then served within the twelve frames of its chunk.
+SHARE = 8
+
+L = TypeVar("L")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Limits for a line's next chunk when many lines share the codec."""
+
+    first: int  # frames of a line's first chunk
+    least: int  # fewest frames that play longer than they take, if all lines have such chunks
+    urgent_s: float  # a reader with less buffered audio must not wait longer
+    dry_s: float  # a reader with less gets a chunk of any size
 
 
 class Speed:
@@ -27,16 +51,17 @@ class Speed:
         self.frame_s = 0.0
         self.turn_s = 0.0  # from one frame to the next, including codec steps
         self._codec = 1, 0.0  # frames of the last chunk, and its seconds
-        self._steps: dict[int, float] = {}  # seconds of the codec's steps, by their sizes in lines
+        self.steps: dict[int, float] = {}  # seconds of the codec's steps, by their sizes in lines
         self._came: float | None = None  # time of the last frame
         self._excluded = 0.0  # seconds after it that the codec took
 
     def end_frame(self) -> None:
         now = time.perf_counter()
         if self._came is not None:
-            between = now - self._came
-            self.frame_s = _mean(self.frame_s, max(0.0, between - self._excluded))
-            self.turn_s = _mean(self.turn_s, between)
+            turn_s = now - self._came
+            weight = 1 - SMOOTHING if self.frame_s else 1.0
+            self.frame_s += weight * (max(0.0, turn_s - self._excluded) - self.frame_s)
+            self.turn_s += weight * (turn_s - self.turn_s)
         self._came, self._excluded = now, 0.0
 
     def exclude(self, seconds: float) -> None:
@@ -46,62 +71,51 @@ class Speed:
     def rest(self) -> None:
         self._came = None
 
-    def add_codec(self, frames: int, seconds: float) -> None:
-        """Note the seconds of decoding the chunks of all lines, the longest of which has ``frames``."""
-        self._codec = frames, seconds
-
-    def add_step(self, size: int, seconds: float) -> None:
-        """Note the seconds of a codec step with room for ``size`` lines."""
-        self._steps[size] = seconds
-
-    def knows(self, size: int) -> bool:
-        return size in self._steps
+    def end_step(self, lines: int, frames: int, took: float, seconds: float) -> None:
+        """Note a codec step: its longest chunk, its seconds by the host's clock, and those of the device."""
+        self._codec = frames, took
+        self.steps[power_above(lines)] = seconds
+        self._excluded += seconds
 
     def step_s(self, lines: int) -> float:
         """Return an upper bound for the seconds of a step of ``lines``, from the nearest measured size, or 0."""
-        if not self._steps or not lines:
+        if not self.steps or not lines:
             return 0.0
         size = power_above(lines)
-        if size in self._steps:
-            return self._steps[size]
-        near = min(self._steps, key=lambda other: abs(math.log2(other / size)))
-        return self._steps[near] * max(1.0, size / near)
+        if size in self.steps:
+            return self.steps[size]
+        near = min(self.steps, key=lambda other: abs(math.log2(other / size)))
+        return self.steps[near] * max(1.0, size / near)
 
     def pace(self, new: int, lines: int) -> Pace:
         """Return the limits for chunks when ``lines`` share the codec and ``new`` of them wait for their first."""
         behind, step_s = FRAMES_BEHIND * self.turn_s, self.step_s(lines)
-        first = max(self._least_frames(new), math.ceil(behind / self.audio_s))
-        return Pace(first, self._least_frames(lines), self.urgent_s(lines), behind + step_s)
+        first = max(self._least_frames(self.step_s(new)), math.ceil(behind / self.audio_s))
+        least = self._least_frames(step_s)
+        return Pace(first, least, behind + STEPS_BEHIND * step_s, behind + step_s)
 
     def urgent_s(self, lines: int) -> float:
         """Return the seconds of buffered audio with which a reader can wait, when ``lines`` share the codec."""
         return FRAMES_BEHIND * self.turn_s + STEPS_BEHIND * self.step_s(lines)
 
-    def _least_frames(self, lines: int) -> int:
-        """Return the fewest frames that chunks of ``lines`` should have, if they are decoded together.
+    def _least_frames(self, step_s: float) -> int:
+        """Return the fewest frames that chunks should have, if a step of all their lines takes so long.
 
         Chunks must play until the codec has served all other lines. If frames alone take longer than they
         play, the largest chunks cost least.
         """
         spare = CODEC_SHARE * (self.audio_s - self.frame_s)
-        return max(1, math.ceil(self.step_s(lines) / spare)) if spare > 0 else LARGEST
+        return max(1, math.ceil(step_s / spare)) if spare > 0 else LARGEST
 
-    def codec_s(self, frames: int) -> float:
-        """Return an upper bound for the seconds of a chunk: a shorter chunk has the same fixed costs."""
-        measured, seconds = self._codec
-        return seconds * max(1.0, frames / measured)
+    def late_s(self, waiting: int, full: int) -> float:
+        """Return the seconds of audio below which a reader runs dry before one more frame than these is decoded.
 
-    def late_s(self, waiting: int) -> float:
-        """Return the seconds of audio below which a reader runs dry before one more frame than these is decoded."""
-        return MARGIN * (self.frame_s + self.codec_s(waiting + 1))
-
-    def keeps_up(self, frames: int) -> bool:
-        """Return whether chunks of this many frames take less time than they play."""
-        return self.frame_s + self.codec_s(frames) / frames < self.audio_s
-
-
-def _mean(before: float, seconds: float) -> float:
-    return SMOOTHING * before + (1 - SMOOTHING) * seconds if before else seconds
+        -inf if smaller chunks would not help: chunks of ``full`` frames take longer than they play.
+        """
+        measured, seconds = self._codec  # a shorter chunk has the same fixed costs
+        if self.frame_s + seconds * max(1.0, full / measured) / full >= self.audio_s:
+            return -math.inf
+        return MARGIN * (self.frame_s + seconds * max(1.0, (waiting + 1) / measured))
 
 
 class ChunkSizes:
@@ -137,12 +151,9 @@ class ChunkSizes:
         """Return how many waiting frames to decode now, 0 to wait for more."""
         if waiting >= self.full:
             return self.full
-        return waiting if waiting >= self._smallest and self._is_late(waiting, now) else 0
-
-    def _is_late(self, waiting: int, now: float) -> bool:
-        if not self.has_begun or not self._speed.keeps_up(self.full):
-            return False
-        return self.empty_at - now < self._speed.late_s(waiting)
+        if not self.has_begun or waiting < self._smallest:
+            return 0
+        return waiting if self.empty_at - now < self._speed.late_s(waiting, self.full) else 0
 
     def deliver(self, frames: int, seconds: float, now: float) -> None:
         """Note a chunk of ``seconds`` of audio that a reader can play from now on."""
@@ -152,3 +163,31 @@ class ChunkSizes:
         if seconds:
             begun = max(now, self.empty_at) if self.has_begun else now - self._held_s
             self.has_begun, self.empty_at = True, begun + seconds
+
+
+@dataclass(slots=True)
+class Claim(Generic[L]):
+    """The frames of one line that could be decoded now."""
+
+    line: L
+    frames: int
+    is_urgent: bool = False  # its player would run dry, or the line has finished decoding
+    empty_at: float = 0.0  # when its reader has played everything; 0 before the first audio
+    steps: int = 1  # of the codec; see ``LineCodec.steps``
+
+
+def choose(claims: Sequence[Claim[L]], lines: int) -> list[Claim[L]]:
+    """Return the claims for the next step: all urgent claims, then the most pressing claims of started lines."""
+    chosen = [claim for claim in claims if claim.is_urgent]
+    if len(chosen) == len(claims) or (not chosen and len(claims) < FEWEST):
+        return chosen
+    most = max(MOST, power_above(-(-lines // SHARE)))
+    room = max(power_above(len(chosen)), min(power_below(len(claims)), most))
+    work = sum([claim.steps for claim in chosen])
+    for claim in sorted([claim for claim in claims if not claim.is_urgent], key=attrgetter("empty_at")):
+        work += claim.steps
+        # The next frame waits for all steps, so lines that need several are spread over turns.
+        if len(chosen) == room or work > max(most, room):
+            break
+        chosen.append(claim)
+    return chosen

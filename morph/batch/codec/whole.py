@@ -1,14 +1,13 @@
-"""Run the batch codec on offline pieces, many in one row."""
+"""Run the batch codec on offline pieces, many in one row; the loop takes their samples."""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,58 +20,54 @@ log = logging.getLogger(__name__)
 
 # A piece waits at most this many times as long as it takes to decode: readers of other lines come first until then.
 PATIENCE = 5
-# Time for judging pieces between two frames, at least one piece: the device has frames to make meanwhile.
-PASS_ON_S = 0.001
 SMOOTHING = 0.8  # weight of earlier measurements in the mean frame time
 
 Begin = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None]], InFlight]
 
 
-class Wants(Protocol):
-    """A line that wants the samples of a piece."""
+@dataclass(frozen=True, eq=False, slots=True)
+class CodedPiece:
+    """A fully coded piece of a line, ``owner``; ``reference``: the codes of its ICL voice."""
+
+    owner: Any
+    piece: Piece
+    reference: torch.Tensor | None = None
 
     @property
-    def reference(self) -> torch.Tensor | None:
-        """The codes of its ICL voice, or None."""
-
-    def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
-        """Accept the samples."""
-
-    def lose_samples(self, error: NotFinite) -> None:
-        """Note that the samples are not finite."""
-
-
-_Wanted: TypeAlias = "tuple[Wants, Piece]"
+    def length(self) -> int:
+        return len(self.piece.frames) + (0 if self.reference is None else len(self.reference))
 
 
 class WholeCodec:
-    """Collects fully coded pieces and decodes them together."""
+    """Collects fully coded pieces and decodes them together; ``take`` returns them one by one."""
 
     def __init__(self, begin: Begin):
         self._begin = begin
-        self._pieces: list[_Wanted] = []
-        self._making: _Making | None = None  # in flight
+        self._waiting: list[CodedPiece] = []
         self._since = 0.0  # when the first piece was collected
         self._frame_s = 0.0  # measured mean
+        self._in_flight: InFlight | None = None
+        self._left: dict[int, CodedPiece] = {}  # of those in flight, by index
+        self._made = deque[tuple[CodedPiece, np.ndarray | NotFinite]]()
 
-    def add(self, line: Wants, piece: Piece) -> None:
-        if not self._pieces:
+    def add(self, piece: CodedPiece) -> None:
+        if not self._waiting:
             self._since = time.perf_counter()
-        self._pieces.append((line, piece))
+        self._waiting.append(piece)
 
     @property
     def count(self) -> int:
-        return len(self._pieces)
+        return len(self._waiting)
 
     @property
     def waited_s(self) -> float:
-        return time.perf_counter() - self._since if self._pieces else 0.0
+        return time.perf_counter() - self._since if self._waiting else 0.0
 
     def fit(self, seconds: float) -> int:
         """Return how many pieces are likely to take less time than this; a piece that has waited long fits always."""
         takes, count = 0.0, 0
-        for line, piece in self._pieces:
-            takes += _frames(line, piece) * self._frame_s
+        for one in self._waiting:
+            takes += one.length * self._frame_s
             if takes > seconds:
                 return count or int(self.waited_s > PATIENCE * takes)
             count += 1
@@ -80,95 +75,62 @@ class WholeCodec:
 
     @property
     def is_making(self) -> bool:
-        return self._making is not None
+        return bool(self._left or self._made)
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._pieces) or self._making is not None
+        return bool(self._waiting or self._left or self._made)
 
-    def run(self, most: int | None = None) -> None:
-        """Decode at most ``most`` pieces and pass them on; none may be in flight."""
-        frames = sum(_frames(*one) for one in self._pieces[:most])
+    def run(self, most: int) -> None:
+        """Decode at most ``most`` pieces, and wait for them; none may be in flight."""
+        frames = sum(one.length for one in self._waiting[:most])
         began = time.perf_counter()
         self.start(most)
-        while self.is_making:
-            self._pass_on(wait=True)
-        self._measure(frames, time.perf_counter() - began)
+        while self._left:
+            self._collect(wait=True)
+        frame_s = (time.perf_counter() - began) / max(1, frames)
+        self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
 
     def start(self, most: int | None = None) -> None:
         """Begin to decode at most ``most`` pieces; none may be in flight."""
-        count = len(self._pieces) if most is None else most
-        pieces, self._pieces = self._pieces[:count], self._pieces[count:]
-        if not pieces:
-            return
+        pieces, self._waiting = self._waiting[:most], [] if most is None else self._waiting[most:]
         self._since = time.perf_counter()
-        with self._each_alone(pieces):
-            self._making = _Making(pieces, self._begin_all(pieces))
-
-    def _begin_all(self, pieces: Sequence[_Wanted]) -> InFlight:
-        codes = [piece.frames.codes() for _, piece in pieces]
-        return self._begin(codes, [line.reference for line, _ in pieces])
-
-    def collect(self) -> None:
-        """Pass on some finished samples, without waiting."""
-        self._pass_on(wait=False)
-
-    def advance(self) -> bool:
-        """Wait for the next samples, starting if nothing is in flight; return whether there were any."""
-        wanted = self.is_making or bool(self._pieces)
-        if not self.is_making:
-            self.start()
-        self._pass_on(wait=True)
-        return wanted
-
-    def _pass_on(self, wait: bool) -> None:
-        """Pass on finished samples. ``wait``: for the next ones; otherwise for at most PASS_ON_S."""
-        making, self._making = self._making, None
-        if making is None:
-            return
-        until = math.inf if wait else time.perf_counter() + PASS_ON_S
-        with self._each_alone(making.left.values()):
-            making.take(wait)
-            while making.pass_on() and time.perf_counter() < until:
-                pass
-            self._making = making if making.left else None
-
-    @contextmanager
-    def _each_alone(self, pieces: Collection[_Wanted]) -> Iterator[None]:
         try:
-            yield
+            self._in_flight = self._begin_all(pieces)
+            self._left = dict(enumerate(pieces))
         except NotFinite:
-            log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
-            for line, piece in pieces:
-                try:
-                    [wave] = take_all(self._begin_all([(line, piece)]))
-                    line.take_samples(piece, wave)
-                except NotFinite as error:
-                    line.lose_samples(error)
+            self._make_alone(pieces)
 
-    def _measure(self, frames: int, seconds: float) -> None:
-        frame_s = seconds / max(1, frames)
-        self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
+    def take(self, wait: bool = False) -> tuple[CodedPiece, np.ndarray | NotFinite] | None:
+        """Return a piece with its samples, or the error if they are not finite.
 
+        None if there is none yet, or with ``wait`` if none is in flight.
+        """
+        self._collect(wait=False)
+        while wait and self._left and not self._made:
+            self._collect(wait=True)
+        return self._made.popleft() if self._made else None
 
-class _Making:
-    """Pieces that the device decodes; ``left`` are those not passed on yet."""
+    def _begin_all(self, pieces: Sequence[CodedPiece]) -> InFlight:
+        return self._begin([one.piece.frames.codes() for one in pieces], [one.reference for one in pieces])
 
-    def __init__(self, pieces: Sequence[_Wanted], in_flight: InFlight):
-        self.left = dict(enumerate(pieces))
-        self._in_flight, self._made = in_flight, deque[tuple[int, np.ndarray]]()
+    def _collect(self, wait: bool) -> None:
+        if self._in_flight is None:
+            return
+        try:
+            waves = self._in_flight.take(wait)
+            self._made += [(self._left.pop(index), wave) for index, wave in waves.items()]
+        except NotFinite:
+            left, self._left = self._left, {}
+            self._make_alone(left.values())
+        if not self._left:
+            self._in_flight = None
 
-    def take(self, wait: bool) -> None:
-        self._made.extend(self._in_flight.take(wait).items())
-
-    def pass_on(self) -> bool:
-        if not self._made:
-            return False
-        index, wave = self._made.popleft()
-        line, piece = self.left.pop(index)
-        line.take_samples(piece, wave)
-        return True
-
-
-def _frames(line: Wants, piece: Piece) -> int:
-    return len(piece.frames) + (0 if line.reference is None else len(line.reference))
+    def _make_alone(self, pieces: Collection[CodedPiece]) -> None:
+        log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
+        for one in pieces:
+            try:
+                [wave] = take_all(self._begin_all([one]))
+                self._made.append((one, wave))
+            except NotFinite as error:
+                self._made.append((one, error))

@@ -7,7 +7,6 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
-from qwen3_tts_morph.morph.batch.codec.whole import WholeCodec
 from qwen3_tts_morph.morph.batch.inbox import Inbox
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
@@ -190,7 +189,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
     wait_until(lambda: line._text._ended)
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        shared = Shared(builder, Speed(0.08), WholeCodec(lambda *_: []), str, synthesizer.engine.texts)
+        shared = Shared(builder, Speed(0.08), str, synthesizer.engine.texts)
         line.open(shared)
         for _ in range(PIECES_AHEAD + 2):
             counts.append(len(line.parts.pieces))

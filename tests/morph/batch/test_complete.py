@@ -9,13 +9,12 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec import whole as whole_module
-from qwen3_tts_morph.morph.batch.codec.whole import PASS_ON_S, WholeCodec
+from qwen3_tts_morph.morph.batch.codec.whole import CodedPiece, WholeCodec
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.model.finite import NotFinite
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.piece import Piece
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -114,29 +113,10 @@ def test_a_long_line_that_comes_later_does_not_pass_a_short_one(synthesizer, voi
     assert ended == ["short", "long"]
 
 
-class Wanting:
-    """A line without a reference, whose samples are made."""
-
-    reference = None
-
-    def __init__(self, clock: list[float] | None = None) -> None:
-        self.made: list[Piece] = []
-        self.lost: list[NotFinite] = []
-        self._clock, self.takes_s = clock or [0.0], 0.0
-
-    def lose_samples(self, error: NotFinite) -> None:
-        self.lost.append(error)
-
-    def take_samples(self, piece: Piece, wave: np.ndarray) -> None:
-        self.made.append(piece)
-        self._clock[0] += self.takes_s
-
-
 class Codes:
     def __init__(self, frames: int):
         self._count = frames
         self.frames = self
-        self.context = None
 
     def __len__(self) -> int:
         return self._count
@@ -154,18 +134,28 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     assert time.perf_counter() != now[0]
 
 
+def add(codec: WholeCodec, *pieces: Codes) -> None:
+    for piece in pieces:
+        codec.add(CodedPiece(None, piece))
+
+
+def taken(codec: WholeCodec, wait: bool = False) -> list[Codes]:
+    """The pieces of which there are samples."""
+    made = iter(lambda: codec.take(wait), None)
+    return [one.piece for one, samples in made if isinstance(samples, np.ndarray)]
+
+
 def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None:
     def begin(codes, _):
         clock[0] += 0.01 * sum(map(len, codes))
         return InFlight([np.zeros(1, np.float32) for _ in codes])
 
-    codec, line = WholeCodec(begin), Wanting()
-    codec.add(line, Codes(10))
+    codec = WholeCodec(begin)
+    add(codec, Codes(10))
     assert codec.fit(0.0) == 1, "what it takes is not known"
-    codec.run()
-    assert len(line.made) == 1 and codec.waited_s == 0 and not codec.advance()
-    for frames in (10, 20, 30):
-        codec.add(line, Codes(frames))
+    codec.run(1)
+    assert len(taken(codec)) == 1 and codec.waited_s == 0 and not codec.is_busy
+    add(codec, *map(Codes, (10, 20, 30)))
     assert [codec.fit(seconds) for seconds in (-1.0, 0.05, 0.15, 0.35, 0.65)] == [0, 0, 1, 2, 3]
     clock[0] += 0.6  # more than five times what the first one takes
     assert codec.fit(-1.0) == 1 and codec.waited_s == pytest.approx(0.6)
@@ -202,32 +192,19 @@ def codec(begun: list[Later]) -> WholeCodec:
     return WholeCodec(begin)
 
 
-def test_frames_go_on_while_the_device_makes_samples(codec: WholeCodec, begun: list[Later], clock) -> None:
-    line = Wanting(clock)
+def test_frames_go_on_while_the_device_makes_samples(codec: WholeCodec, begun: list[Later]) -> None:
     pieces = [Codes(frames) for frames in range(1, 9)]
-    codec.add(line, pieces[0])
+    add(codec, pieces[0])
     codec.start()
     assert codec.is_making and codec.count == 0
-    codec.collect()
-    assert line.made == [] and codec.is_making, "it waits for nothing"
+    assert codec.take() is None and codec.is_making, "it waits for nothing"
     begun[0].made = 1
-    codec.collect()
-    assert line.made == pieces[:1] and not codec.is_making
-    for piece in pieces[1:]:
-        codec.add(line, piece)
+    assert taken(codec) == pieces[:1] and not codec.is_making
+    add(codec, *pieces[1:])
     codec.start()
     begun[1].made = 2
-    codec.collect()
-    assert line.made == pieces[:3] and codec.is_making, "others are still made"
-    line.takes_s, begun[1].made = 0.6 * PASS_ON_S, len(pieces)
-    codec.collect()
-    assert line.made == pieces[:5], "a few between two frames"
-    line.takes_s = 2 * PASS_ON_S
-    codec.collect()
-    assert line.made == pieces[:6], "at least one"
-    while codec.is_making:
-        codec.collect()
-    assert line.made == pieces
+    assert taken(codec) == pieces[1:3] and codec.is_making, "others are still made"
+    assert taken(codec, wait=True) == pieces[3:] and not codec.is_making
 
 
 def test_who_hears_a_line_does_not_wait_for_samples_that_a_device_makes(
@@ -272,16 +249,14 @@ def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
             raise NotFinite("of this one")
         return InFlight([np.zeros(1, np.float32)])
 
-    codec, good, bad = WholeCodec(begin), Wanting(), Wanting()
+    codec = WholeCodec(begin)
     pieces = [Codes(4), Codes(1), Codes(2), Codes(3)]
-    for line, piece in zip((good, good, bad, good), pieces, strict=True):
-        codec.add(line, piece)
+    add(codec, *pieces)
     codec.start()
-    codec.collect()
-    assert good.made == pieces[:1] and codec.is_making
-    codec.collect()
+    assert codec.take()[0].piece is pieces[0] and codec.is_making
+    made = {one.piece: samples for one, samples in iter(codec.take, None)}
+    assert [isinstance(made[piece], NotFinite) for piece in pieces[1:]] == [False, True, False]
     assert not codec.is_making
-    assert good.made == [pieces[0], pieces[1], pieces[3]] and bad.made == [] and len(bad.lost) == 1
 
 
 def test_a_piece_that_is_not_finite_at_once_was_waited_for() -> None:
@@ -290,7 +265,8 @@ def test_a_piece_that_is_not_finite_at_once_was_waited_for() -> None:
     def begin(*_):
         raise NotFinite("of this one")
 
-    codec, line = WholeCodec(begin), Wanting()
-    codec.add(line, Codes(1))
-    assert codec.advance() and len(line.lost) == 1
-    assert not codec.advance() and not codec.is_making
+    codec = WholeCodec(begin)
+    add(codec, Codes(1))
+    codec.start()
+    assert isinstance(codec.take(wait=True)[1], NotFinite)
+    assert codec.take(wait=True) is None and not codec.is_busy

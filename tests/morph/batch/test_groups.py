@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.decode.buffers import RowBuffers
 from qwen3_tts_morph.morph.decode.loop import Decoding
+from qwen3_tts_morph.morph.decode.rows import Frame
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -133,8 +134,13 @@ def test_an_offline_line_gets_a_row_in_four_beside_streams_that_want_all(
 
 
 def test_offline_lines_leave_a_row_to_a_stream_once_there_was_one(synthesizer, line, monkeypatch) -> None:
-    in_frames, note = list[int](), Loop._on_frame
-    monkeypatch.setattr(Loop, "_on_frame", lambda self, lines: (in_frames.append(lines), note(self, lines)))
+    in_frames, append = list[int](), RowBuffers.append
+
+    def note(buffers: RowBuffers, frame: Frame) -> list[tuple[int, str]]:
+        in_frames.append(len(frame.rows))
+        return append(buffers, frame)
+
+    monkeypatch.setattr(RowBuffers, "append", note)
     with Batch(synthesizer, 2) as service:
         most = []
         for kind in (Delivery(live=False), Delivery(), Delivery(live=False)):

@@ -75,8 +75,9 @@ class Watch:
             waits = one.ready and one.status not in (Status.QUEUED, Status.RUNNING)
             assert not waits or one in pending, "a piece waits for ever"
             assert len(one.rows) <= 1 or not one.is_live, "a streamed line has two rows"
-            assert not one.is_resting or one.chunks.piece.frames.row is not None, "a line rests for ever"
-            assert one.number in loop._active or not one.begun, "a line that needs nothing has a codec state"
+            is_resting = one.is_open and one.chunks.is_resting
+            assert not is_resting or one.chunks.piece.frames.row is not None, "a line rests for ever"
+        assert loop._turns.begun <= loop._active.keys(), "a line that needs nothing has a codec state"
         for place in places:
             assert place.rows == len(place.utterance.rows), "rows are not counted"
             queued = bool(place.key) == (place.utterance.wants > 0)

@@ -1,10 +1,13 @@
 """A line's chunks, joined, are its waveform as a rendering assembles it: crossfades, pauses, trimmed ends."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks
 from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
+from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.decode.buffers import LineFrames
 from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
@@ -14,6 +17,12 @@ from qwen3_tts_morph.morph.speech.takes import Take
 
 RATE, FRAME = 24000, 1920
 CODES = torch.zeros(16, dtype=torch.int64)
+
+
+def speech_of(options: GenerateOptions) -> Speech:
+    """Return a line whose reader has room."""
+    voice = SimpleNamespace(ref_codes=None)
+    return SimpleNamespace(options=options, line=SimpleNamespace(voice=voice), is_full=False)
 
 
 def waves(quiet: int) -> list[np.ndarray]:
@@ -28,7 +37,7 @@ def waves(quiet: int) -> list[np.ndarray]:
 
 def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions, late: bool) -> np.ndarray:
     """The samples of a line's chunks, with its pieces known at once or one by one."""
-    line = LineChunks(ChunkSizes((1, 2), Speed(0.08)), RATE, options)
+    line = LineChunks(0, speech_of(options), ChunkSizes((1, 2), Speed(0.08)), RATE)
     frames = [Piece(silence=round(piece.pause_s * RATE)) for piece in pieces]
     chunks = []
     if not late:
@@ -42,9 +51,10 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
         piece.frames = LineFrames(np.zeros((count, REPORT_WIDTH), dtype=np.int32))
         for at in range(0, count, 2):
             portion = wave[at * FRAME : (at + 2) * FRAME]
-            chunks.append(line.add(line.waiting(len(portion) // FRAME), portion, 0.0))
+            line.take(len(portion) // FRAME)
+            chunks.append(line.add(portion, 0.0).chunk)
         piece.ended = "eos"
-        if (chunk := line.end_piece(0.0)) is not None:
+        if (chunk := line.end_piece(0.0).chunk) is not None:
             chunks.append(chunk)
     if late and (chunk := line.complete(0.0, round(pieces[-1].after_s * RATE))) is not None:
         chunks.append(chunk)

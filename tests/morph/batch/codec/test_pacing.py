@@ -19,7 +19,7 @@ def play(frame_s: float, codec_s: float, fixed_s: float, frames: int) -> tuple[l
         while count := sizes.due(waiting, now):
             took = fixed_s + count * codec_s
             now += took
-            speed.add_codec(count, took)
+            speed.end_step(1, count, took, 0.0)
             dry += buffered_until is not None and now > buffered_until + 1e-9
             buffered_until = max(now, buffered_until or now) + count * AUDIO_S
             sizes.deliver(count, count * AUDIO_S, now)
@@ -44,7 +44,7 @@ def test_no_chunk_is_smaller_than_the_smallest_asked_for():
     speed = Speed(AUDIO_S)
     sizes = ChunkSizes((3, 9), speed)
     speed.frame_s = 0.05
-    speed.add_codec(3, 0.01)
+    speed.end_step(1, 3, 0.01, 0.0)
     sizes.deliver(3, 3 * AUDIO_S, 0.0)
     assert [sizes.due(waiting, 0.239) for waiting in (1, 2, 3, 8, 9, 20)] == [0, 0, 3, 8, 9, 9]
     assert sizes.due(3, 0.0) == 0, "there is time"

@@ -11,12 +11,9 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.codec import pacing
 from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
-from qwen3_tts_morph.morph.batch.codec.claims import Claim, choose
-from qwen3_tts_morph.morph.batch.codec.line import TurnLine
-from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks
-from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
+from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks, Output
+from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Claim, Speed, choose
 from qwen3_tts_morph.morph.batch.codec.turns import FEW, CodecTurns
-from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.decode.buffers import RowBuffers
 from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
@@ -107,19 +104,18 @@ class _Waves(SimpleNamespace):
         return self._device.now >= self._ready
 
 
-class Heard(TurnLine):
+class Heard:
     """A line with a player that starts with the first samples."""
-
-    is_starved = is_full = False
 
     def __init__(
         self, number: int, speed: Speed, device: Device, begins: int, frames: int, reference: int = 0
     ):
-        chunks = LineChunks(ChunkSizes(RAMP, speed), round(SAMPLES / AUDIO_S), GenerateOptions())
         codes = torch.zeros(reference, 16, dtype=torch.int64) if reference else None
-        super().__init__(number, codes)
-        self.chunks = chunks
-        self.made, self.device = Piece(), device
+        line = SimpleNamespace(voice=SimpleNamespace(ref_codes=codes))
+        speech = SimpleNamespace(options=GenerateOptions(), line=line, is_full=False)
+        sizes = ChunkSizes(RAMP, speed)
+        chunks = self.chunks = LineChunks(number, speech, sizes, round(SAMPLES / AUDIO_S))
+        self.number, self.made, self.device = number, Piece(), device
         self.begins, self.frames = begins, frames
         chunks.add_piece(self.made)
         chunks.complete(0.0)
@@ -127,18 +123,14 @@ class Heard(TurnLine):
         self.dry_s, self.empty_at = 0.0, 0.0
         self.samples: list[np.ndarray] = []
 
-    def put(self, chunk: Chunk) -> None:
+    def deliver(self, output: Output) -> None:
+        if (chunk := output.chunk) is None:
+            return
         if self.first_at is None:
             self.first_at = self.empty_at = self.device.now
         self.dry_s += max(0.0, self.device.now - self.empty_at)
         self.empty_at = max(self.empty_at, self.device.now) + len(chunk.samples) / SAMPLES * AUDIO_S
         self.samples.append(chunk.samples)
-
-    def break_off(self, error: ValueError) -> None:
-        raise error
-
-    def note_piece(self) -> None:
-        pass
 
 
 def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[int, ...]]) -> list[Heard]:
@@ -166,8 +158,15 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
             made, ready = in_flight.popleft()
             device.wait(ready)
             _receive(turns, buffers, speed, lines, made)
-    turns.send(lines, whole=True)
+    deliver(lines, turns.settle())
+    while (outputs := turns.flush([line.chunks for line in lines])) is not None:
+        deliver(lines, outputs)
     return lines
+
+
+def deliver(lines: Sequence[Heard], outputs: Sequence[Output]) -> None:
+    for output in outputs:
+        lines[output.number].deliver(output)
 
 
 def _receive(turns: CodecTurns, buffers: RowBuffers, speed: Speed, lines: Sequence[Heard], at: int) -> None:
@@ -177,9 +176,10 @@ def _receive(turns: CodecTurns, buffers: RowBuffers, speed: Speed, lines: Sequen
     for line in own:
         if at - line.begins == line.frames - 1:
             line.made.frames.leave(buffers.release(line.number))
-            line.made.ended, line.is_resting = "cap", False
+            line.made.ended = "cap"
+            turns.wake(line.number)
     speed.end_frame()
-    turns.turn([line for line in lines if line.chunks.has_codes])
+    deliver(lines, turns.turn([line.chunks for line in lines if line.chunks.has_codes]))
 
 
 # An H200 makes a frame of 0.6B for 64, 128 and 256 lines in about these times, and one line of a step in 0.45 ms.
@@ -223,13 +223,13 @@ def test_short_lines_that_come_where_all_others_begin_a_chunk_never_run_dry(monk
 @pytest.mark.parametrize("frame_s", [0.0045, 0.03])
 def test_lines_rest_until_something_of_them_is_due(monkeypatch, plan, frame_s):
     """The codec's steps are those of a look at every line in every turn, and there are far fewer looks."""
-    looks, original = [0], LineChunks.claim
+    looks, original = [0], LineChunks.due
 
-    def claim(chunks: LineChunks, *given):
+    def due(chunks: LineChunks, *given, **options):
         looks[-1] += 1
-        return original(chunks, *given)
+        return original(chunks, *given, **options)
 
-    monkeypatch.setattr(LineChunks, "claim", claim)
+    monkeypatch.setattr(LineChunks, "due", due)
     device = Device(frame_s, 0.00045)
     heard = speak(monkeypatch, device, plan)
     looks.append(0)
@@ -263,7 +263,7 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
     def steps_of_a_turn(comes: bool) -> int:
         buffers.append(Frame(np.array([0]), np.zeros((1, REPORT_WIDTH), dtype=np.int64)))
         before = len(device.steps)
-        turns.turn([line], comes)
+        deliver([line], turns.turn([line.chunks], comes))
         return len(device.steps) - before
 
     assert [steps_of_a_turn(comes) for comes in (True, True, False)] == [1, 0, 1], (
@@ -281,8 +281,9 @@ def test_a_reference_is_decoded_in_parts_between_the_frames_of_others(monkeypatc
 
     def note(turns, lines, *given):
         before = len(device.fed)
-        turn(turns, lines, *given)
+        outputs = turn(turns, lines, *given)
         fed_in.append(len(device.fed) - before)
+        return outputs
 
     monkeypatch.setattr(CodecTurns, "turn", note)
     heard = speak(monkeypatch, device, [(0, 150)] * others + [(begins, 40, 375), (begins, 1, 250)])
@@ -297,9 +298,13 @@ def test_a_reference_is_decoded_in_parts_between_the_frames_of_others(monkeypatc
 def test_a_line_that_is_alone_has_its_reference_decoded_at_once(monkeypatch):
     device = Device(0.0045, 0.00045)
     turn, fed_in = CodecTurns.turn, []
-    monkeypatch.setattr(
-        CodecTurns, "turn", lambda turns, *given: turn(turns, *given) or fed_in.append(len(device.fed))
-    )
+
+    def note(turns, *given):
+        outputs = turn(turns, *given)
+        fed_in.append(len(device.fed))
+        return outputs
+
+    monkeypatch.setattr(CodecTurns, "turn", note)
     [line] = speak(monkeypatch, device, [(0, 20, 375)])
     assert fed_in[0] == fed_in[-1] == 4 and line.samples[0].size == SAMPLES
 
