@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 # An empty batch holds the model so long, because the next line would have to take it again.
 LINGER_S = 0.5
 EXCHANGE_S = 0.05  # between two checks of who gives up a row within a piece
+EXCHANGES = 4  # between two frames: each takes a millisecond of the device
 NEWCOMERS = 8  # pieces that begin in one frame beside streams; they share one prefill
 COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
 # Time for judging offline pieces between two frames, at least one piece: the device has frames to make meanwhile.
@@ -467,7 +468,7 @@ class Loop:
         if (now := time.perf_counter()) < self._exchange_at:
             return
         self._exchange_at = now + EXCHANGE_S
-        for _ in range(self._rows):
+        for _ in range(EXCHANGES):
             one = self._scheduler.yields(self._device, now, self._rows - len(self._by_row))
             if one is None:
                 return

@@ -19,13 +19,14 @@ the lock: they must not wait or call back.
 1. A lower ``order`` goes first.
 2. Streamed utterances go by deadline: when their player runs dry; a new one's is now. Deadlines of the same START_S,
    and all that have passed, are equal: then the caller with the fewest rows goes first, then who of its first LOOKS_AT
-   has least left to say, less a tenth of the time since its player ran dry. So a short line is heard soon although long
-   ones have more to say than the device can make.
+   has least left to say, less a tenth of the time since its player ran dry, and less BEGUN_S if it plays already. So a
+   short line is heard soon although long ones have more to say than the device can make.
 3. Offline utterances take the rows that are left, but for one until RESERVE_S after a stream: the caller with the
    fewest rows first, then the earliest submission, then the longest. While streams take all rows, offline ones get
    every fourth that is free, up to a quarter of the rows.
 4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S before its own, and to one
-   whose player is dry already and that has LESS_S less to say: a new line does not wait until longer ones are ahead.
+   whose player is dry already and that has LESS_S less to say, and BEGUN_S if it is new: a new line does not wait
+   until long texts are ahead.
 5. Groups make frames in rounds, the earliest deadline first.
 """
 
@@ -43,7 +44,8 @@ from typing import Any, Generic, Protocol, TypeVar
 START_S = 0.5  # deadlines so near to each other are equal
 FAR_S = 3600.0  # all that can wait for so long are equal
 OFFLINE_SHARE = 4  # one row in so many is for offline lines
-AHEAD_S, LESS_S = 1.0, 2.0  # less is not worth a change of rows within a piece
+AHEAD_S, LESS_S = 2.0, 2.0  # less is not worth a change of rows within a piece
+BEGUN_S = 6.0  # so much longer a text goes before a new one once it plays: a late start beats a gap
 AGING = 0.1  # of each second that a player is dry
 LOOKS_AT = 32  # of a caller's streams, by deadline: the time to look at all of a long queue is the device's
 SPREAD_S = 0.2  # for which devices leave new utterances to each other
@@ -278,7 +280,8 @@ class Scheduler(Generic[U]):
                 return None
             most = max(running, key=lambda one: (one.order, _left(one, one.deadline(now), now)))
             left = _left(queued.utterance, queued.key[1], now)
-            return most if _left(most, most.deadline(now), now) - left > LESS_S else None
+            least = LESS_S + BEGUN_S * (not queued.has_begun)
+            return most if _left(most, most.deadline(now), now) - left > least else None
 
     def group(self, device: int, now: float) -> Any:
         """Return the group whose rows make the device's next frame; None if no row is held."""
@@ -352,7 +355,7 @@ class Scheduler(Generic[U]):
         if place.wants:
             place.key = _key(place, now)
             if place.is_live:
-                place.left = one.left_s + AGING * place.key[1]
+                place.left = one.left_s + AGING * place.key[1] - BEGUN_S * place.has_begun
             insort(self._queues[place.is_live][one.caller], place, key=lambda other: other.key)
             self.wanted += place.wants
         self._count_state(place)

@@ -9,6 +9,7 @@ import pytest
 from qwen3_tts_morph.morph.batch.scheduler import (
     AGING,
     AHEAD_S,
+    BEGUN_S,
     BROKEN_AFTER,
     OFFLINE_SHARE,
     RESERVE_S,
@@ -165,7 +166,10 @@ def test_a_new_client_waits_for_one_piece_beside_six_long_texts() -> None:
 
 def test_lines_of_one_caller_share_its_rows_although_the_device_is_too_slow() -> None:
     world, new = World([1]), Said()
-    world.submit(Said(pieces=60, plays_s=0.1), Said(pieces=60, plays_s=0.1))
+    texts = [Said(pieces=60, plays_s=0.1) for _ in range(2)]
+    for text in texts:
+        text.left_s = 60.0
+    world.submit(*texts)
     world.run(9)
     world.submit(new)
     world.run(3)
@@ -192,17 +196,17 @@ def test_a_player_that_has_more_than_a_moment_left_waits_for_a_new_line() -> Non
 
 def test_of_players_that_are_dry_the_one_with_least_left_goes_first() -> None:
     world, long, new = World([1]), Said(pieces=9, plays_s=0.1), Said(pieces=2, plays_s=0.1)
-    long.left_s = 9.0
+    long.left_s = 15.0
     world.submit(long)
     world.run(3)
     world.submit(new)
     world.run(2)
     assert world.given[3:] == [new, new]
-    long.left_s = 0.5 + AGING * (world.now - long.dry_at)
+    long.left_s = BEGUN_S + 0.5 + AGING * (world.now - long.dry_at)
     world.scheduler.requeue(long, world.now)
     world.submit(new := Said())
     world.admit()
-    assert world.given[5] is long, "it has been dry for long"
+    assert world.given[5] is long, "it plays, and has been dry for long"
 
 
 def test_a_stream_gives_up_its_row_within_a_piece() -> None:
@@ -214,8 +218,9 @@ def test_a_stream_gives_up_its_row_within_a_piece() -> None:
     world.submit(new)
     assert world.scheduler.yields(0, world.now) is long, "it is ahead of its player"
     long.dry_at = world.now + AHEAD_S / 2
-    assert world.scheduler.yields(0, world.now) is None
     long.left_s = 9.0
+    assert world.scheduler.yields(0, world.now) is None, "a late start is better than a gap"
+    long.left_s = 15.0
     assert world.scheduler.yields(0, world.now) is long, (
         "the new line's player is dry, and it has less to say"
     )
