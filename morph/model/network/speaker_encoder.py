@@ -128,7 +128,7 @@ def log_mel(waveform: torch.Tensor, bands: int) -> torch.Tensor:
     spectrum = torch.stft(padded, FFT, HOP, window=torch.hann_window(FFT), center=False, return_complex=True)[
         0
     ]
-    power = torch.view_as_real(spectrum).pow(2).sum(-1)
+    power = spectrum.real.square() + spectrum.imag.square()
     return torch.log((torch.from_numpy(mel_filters(bands)) @ (power + 1e-9).sqrt()).clamp(min=FLOOR))
 
 
