@@ -136,6 +136,10 @@ class PrefillBatch:
         numbers = torch.zeros(lines, 5 + SPAN, dtype=torch.int64, device=like.device)
         return cls(like.new_zeros(lines, length, like.shape[-1]), numbers)
 
+    @property
+    def is_short(self) -> bool:
+        return self.embeds.shape[1] in SHORT_PROMPTS
+
     def put(self, rows: Sequence[int], prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         """Fill in N lines, without a host sync."""
         self.embeds.zero_()

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch
+from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.step import prefill, prefill_all, prefill_prefix
 from ..frame.weights import Weights
 from ..kernels import Passes, available, choose_frame, compile_passes, torch_passes
@@ -65,7 +65,7 @@ class FrameBackend:
         """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated."""
         # If graphs own their temporaries, Triton refuses that memory (``workspace.py``); a short prompt has none.
         alone = len(slots.state.tokens) == 1
-        if alone and self._passes.prompt is not None and _runs_short(self._passes, arrivals):
+        if alone and self._passes.prompt is not None and arrivals.is_short:
             key, device = ("prompt", arrivals.embeds.shape[1]), slots.state.hidden.device
             self._compile(key, device, partial(self._passes.prompt, weights, slots, arrivals))
         elif captured and graphs_keep_memory(slots.state.hidden.device):
@@ -100,15 +100,18 @@ class FrameBackend:
         self._compile(("begin", window), slots.state.hidden.device, begin)
         self._repeat(lambda passes: passes.begin(weights, slots, last, window))
 
-    def _repeat(self, run: Callable[[Passes], None]) -> None:
+    def _repeat(self, run: Callable[[Passes], None], restore: Callable[[], None] = lambda: None) -> None:
+        """Run passes; if a kernel fails, run torch's after ``restore``."""
         try:
             run(self._passes)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:  # no compiler, for example; Triton's own types, which vary by version
+        # No compiler, too little shared memory, an unknown architecture; Triton's own types, which vary by version.
+        except Exception as error:
             if self.fallback is not None:
                 raise
             self.refuse(first_line(error))
+            restore()
             run(self._passes)
 
     def compile(self, weights: Weights, slots: Buffers, seq_groups: int, *windows: int) -> None:
@@ -121,7 +124,12 @@ class FrameBackend:
         """Run a frame; raise RuntimeError for a kernel that fails after the first frame of its kind (in a capture)."""
         key = (seq_groups, window, len(slots.state.tokens))
         if self.fallback is None and key not in self._tried:
-            self._try(weights, slots, seq_groups, window)
+            before = slots.state.clone()
+            self.compile(weights, slots, seq_groups, window)
+            self._repeat(
+                lambda passes: passes.decode(weights, slots, seq_groups, window),
+                lambda: slots.state.copy_from(before),
+            )
             self._tried.add(key)
             return
         try:
@@ -139,26 +147,9 @@ class FrameBackend:
         """As ``frame.step.advance``, after ``predict``."""
         self._passes.advance(weights, slots, window)
 
-    def _try(self, weights: Weights, slots: Buffers, seq_groups: int, window: int) -> None:
-        """Run the first frame of its kind: if a kernel fails, restore the lines' state and use torch operations."""
-        before = slots.state.clone()
-        try:
-            self.compile(weights, slots, seq_groups, window)
-            self._passes.decode(weights, slots, seq_groups, window)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception as error:  # no compiler, too little shared memory, an unknown architecture
-            self.refuse(first_line(error))
-            slots.state.copy_from(before)
-            self._passes.decode(weights, slots, seq_groups, window)
-
-
-def _runs_short(passes: Passes, arrivals: PrefillBatch) -> bool:
-    return passes.prompt is not None and arrivals.embeds.shape[1] in SHORT_PROMPTS
-
 
 def _prefill_line(passes: Passes, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
-    if passes.prompt is not None and _runs_short(passes, arrivals):
+    if passes.prompt is not None and arrivals.is_short:
         passes.prompt(weights, slots, arrivals)
     else:
         prefill_all(weights, slots, arrivals, passes.ops, passes.start)

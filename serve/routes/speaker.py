@@ -46,7 +46,7 @@ from ..api.request import Rules, SpeechRequest
 from ..audio.speed import SpeedChange, changed_length
 from ..audio.whole import Encoders, StreamEncoder, Whole, encode_whole
 from .voices import VoiceBook
-from .warming import WARM_TEXT, ahead_of, encode_all, lines_beside, speak, speak_each
+from .warming import WARM_TEXT, ahead_of, encode_all, lines_beside, speak
 
 DIGITS = 3  # milliseconds
 LOOKED_AT_S = 5.0  # of the sound so far, for the silence before a word
@@ -411,10 +411,11 @@ class Speaker:
         voice, usual = self._warm_voice(), self.rules.seq_groups
         others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
         for seq_groups in (*others, usual):
-            speak_each(batch, [voice], self._warm_options(seq_groups, WARM_SECONDS))
-        if batch.ahead.lines:
-            own = [self.voices.find(entry.name) for entry in self.voices.entries()[:WARM_VOICES]]
-            speak_each(batch, own, self._warm_options(usual, SHORT_SECONDS))
+            speak(batch, [Line(WARM_TEXT, voice)], self._warm_options(seq_groups, WARM_SECONDS))
+        # Prompts and references of voices are cached from then on.
+        for entry in self.voices.entries()[:WARM_VOICES] if batch.ahead.lines else ():
+            line = Line(WARM_TEXT, self.voices.find(entry.name))
+            speak(batch, [line], self._warm_options(usual, SHORT_SECONDS))
 
     def _warm_options(self, seq_groups: int, seconds: float) -> GenerateOptions:
         return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)

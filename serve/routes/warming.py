@@ -38,12 +38,6 @@ def speak(batch: Batch, lines: Sequence[Line], options: GenerateOptions, live: b
             pass
 
 
-def speak_each(batch: Batch, voices: Sequence[Voice], options: GenerateOptions) -> None:
-    """Speak a line in each voice, one after the other: their prompts and references are cached from then on."""
-    for voice in voices:
-        speak(batch, [Line(WARM_TEXT, voice)], options)
-
-
 def lines_beside(batch: Batch, voice: Voice, most: int) -> list[Line]:
     """Return lines for all rows but one, which is a request's; at most ``most``, and one of them with late text."""
     lines = [Line(WARM_TEXT, voice) for _ in range(min(max(1, batch.rows - 1), most))]
