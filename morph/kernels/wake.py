@@ -19,6 +19,7 @@ def wake(name: str) -> None:
         with torch.cuda.device(device):
             ones = torch.ones(1, 16, 16, dtype=torch.bfloat16, device=device)
             torch.matmul(ones, ones)
+            torch.nn.functional.conv1d(ones, ones)
             if available(device) is None:
                 # Others import these too. The first launch has Triton read all of itself, for keys of its cache.
                 from . import frame  # noqa: F401
