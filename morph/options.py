@@ -22,6 +22,7 @@ MOST_LINES = 512  # decoded together
 AUTO_ROWS = 0  # for ``batch_size``
 MOST_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MOST_CHUNK_FRAMES = 300
+CHUNK_FRAMES = Setting(1, low=1, high=MOST_CHUNK_FRAMES)
 ADAPTER_STRENGTHS = (-4.0, 4.0)  # how much of a LoRA is added to a checkpoint (``model/adapter.py``)
 SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/blend.py``)
 
@@ -250,8 +251,8 @@ class GenerateOptions(Checked):
             raise ValueError(
                 f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"
             )
-        sizes, size = self.chunk_frames, Setting(1, low=1, high=MOST_CHUNK_FRAMES)
-        if not isinstance(sizes, tuple) or not sizes or not all(map(size.fits, sizes)):
+        sizes = self.chunk_frames
+        if not isinstance(sizes, tuple) or not sizes or not all(map(CHUNK_FRAMES.fits, sizes)):
             raise ValueError(
                 f"chunk_frames is {sizes!r}: choose a tuple of whole numbers from 1 to {MOST_CHUNK_FRAMES}, one or more"
             )

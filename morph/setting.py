@@ -102,4 +102,5 @@ class Checked:
     def __post_init__(self) -> None:
         kind: type = type(self)
         for name, one in settings_of(kind).items():
-            object.__setattr__(self, name, one.check(getattr(self, name)))
+            if (value := getattr(self, name)) is not one.default:
+                object.__setattr__(self, name, one.check(value))

@@ -33,7 +33,9 @@ def longest_frames(text_tokens: int) -> int:
 
 def text_frames(text: str) -> float:
     """Return the frames of a text at an ordinary pace, without silence around it."""
-    letters = sum((SYLLABLE_CHARS if char >= FIRST_SYLLABLE else 1) for char in text if char.isalnum())
+    letters = sum(map(str.isalnum, text))
+    if not text.isascii():
+        letters += (SYLLABLE_CHARS - 1) * sum(char >= FIRST_SYLLABLE and char.isalnum() for char in text)
     spaces = text.count(" ")
     return (letters + spaces) / CHARS_PER_FRAME
 

@@ -1,7 +1,7 @@
 """Errors of the API, in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -31,13 +31,19 @@ class ApiError(Exception):
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
 
-@contextmanager
-def refusing(param: str | None = None, before: str = "") -> Iterator[None]:
+@dataclass(frozen=True)
+class refusing:
     """Turn a ValueError into ApiError 400 of a field, with words before its own."""
-    try:
-        yield
-    except ValueError as error:
-        raise ApiError(400, f"{before}{error}", param) from error
+
+    param: str | None = None
+    before: str = ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ValueError):
+            raise ApiError(400, f"{self.before}{error}", self.param) from error
 
 
 def shutting_down() -> ApiError:

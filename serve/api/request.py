@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from ...morph.model.model import Model
 from ...morph.options import IGNORE, LAYOUTS, REQUEST, GenerateOptions, Sampling, TokenSampling, removed_in
 from ...morph.setting import settings_of
@@ -62,8 +64,8 @@ class Rules:
     strict: bool = False  # refuse instructions that the checkpoint cannot follow; else ignore them
 
 
-def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
-    """Return what a request asks for; ApiError 400, or 404 for a model that is not loaded."""
+def read_request(fields: SpeechFields, rules: Rules, caller: str = "") -> SpeechRequest:
+    """Return what a request of a ``caller`` asks for; ApiError 400, or 404 for a model that is not loaded."""
     text, way = fields.input, fields.stream_format
     if len(text) > rules.limits.characters:
         raise too_long("input", text, rules.limits.characters)
@@ -72,7 +74,8 @@ def read_request(fields: SpeechFields, rules: Rules) -> SpeechRequest:
         check_spoken(text, "input")
     _check_stream(fields)
     complete = fields.stream is False or way in COMPLETE_FORMATS
-    asked = read_settings(fields, rules, text, way=way, interval_s=fields.event_interval, complete=complete)
+    more: Any = {"way": way, "interval_s": fields.event_interval, "complete": complete, "caller": caller}
+    asked = read_settings(fields, rules, text, **more)
     if complete and way != "multipart":  # whose client retries itself
         asked = replace(asked, generate=replace(asked.generate, retries=1))
     if not fields.event_interval:
@@ -108,7 +111,7 @@ def read_settings(
         known = ", ".join(rules.model.languages)
         raise _bad("language", f"language is {fields.language!r:.40}: choose one of {known}")
     instructions, ignored = _instructions(fields.instructions, rules)
-    given = fields.model_dump(exclude_unset=True)
+    given = _given(fields)
     generate = _options(given, rules)
     checked = {TIMESTAMPS: fields.return_timestamps, "wrong_words": generate.wrong_words != IGNORE}
     for name in filter(checked.get, checked):
@@ -118,7 +121,7 @@ def read_settings(
         voice=fields.voice.id if isinstance(fields.voice, VoiceId) else fields.voice,
         language=language,
         instructions=instructions,
-        seed=given.get("seed", secrets.randbelow(RANDOM_SEEDS)),
+        seed=given["seed"] if "seed" in given else secrets.randbelow(RANDOM_SEEDS),
         audio=fields.response_format,
         generate=generate,
         speed=fields.speed,
@@ -177,8 +180,14 @@ def _pronunciation(sent: dict[str, str] | None) -> tuple[PronunciationList, ...]
         return (PronunciationList(words),)
 
 
+def _given(fields: BaseModel) -> dict[str, Any]:
+    return {name: getattr(fields, name) for name in fields.model_fields_set}  # a third of the time of a dump
+
+
 def _options(given: Mapping[str, Any], rules: Rules) -> GenerateOptions:
-    sampling = _sampling(given.get("sampling", {}), rules.model.sampling)
+    sampling = rules.model.sampling
+    if "sampling" in given:
+        sampling = _sampling(_given(given["sampling"]), sampling)
     public = {name: one.public for name, one in settings_of(GenerateOptions, REQUEST).items()}
     options = {name: given[field] for name, field in public.items() if field in given}
     return GenerateOptions(**{"seq_groups": rules.seq_groups, **options}, sampling=sampling, retries=0)

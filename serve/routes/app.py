@@ -1,23 +1,21 @@
 """The server's routes."""
 
+import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-import anyio
 import anyio.to_thread
 from fastapi import FastAPI, Query, Request, Response, WebSocket
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
-from ..api.errors import ApiError
+from ..api.errors import ApiError, fault
 from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
 from ..api.guard import Guard
 from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe, render
@@ -50,11 +48,40 @@ FRAMEWORK_SAID = {
     405: "this address does not take this method: GET /docs lists those that it takes",
 }
 Json = dict[str, Any]
+Endpoint = Callable[[Request], Awaitable[Response]]
 SPEECH_JSON = {"application/json": {"schema": {"$ref": "#/components/schemas/Speech"}}}
+LATE = "the body is late"
 VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
 
 
-def create_app(speaker: Speaker, options: ServerOptions) -> FastAPI:
+class App(FastAPI):
+    """FastAPI behind the request log and admission. Its way to an endpoint takes longer than most endpoints.
+
+    ``direct``: endpoints that are called without it, by method and path.
+    """
+
+    def __init__(self, direct: Mapping[tuple[str, str], Endpoint], options: ServerOptions, **more: Any):
+        super().__init__(**more)
+        self._direct = direct
+        self._front = RequestLog(Guard(self._answer, options.access), options.access_log)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._front(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._direct.get((scope.get("method", ""), scope.get("path", "")))
+        if endpoint is None:
+            await super().__call__(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await endpoint(request)
+        except ApiError as error:
+            answer = await on_error(request, error)
+        await answer(scope, receive, send)
+
+
+def create_app(speaker: Speaker, options: ServerOptions) -> App:
     """Return the ASGI application. Its shutdown closes the speaker."""
 
     @asynccontextmanager
@@ -65,21 +92,20 @@ def create_app(speaker: Speaker, options: ServerOptions) -> FastAPI:
         yield
         await anyio.to_thread.run_sync(speaker.close)
 
-    app = FastAPI(
+    handlers = Handlers(speaker, options)
+    app = App(
+        {("POST", "/v1/audio/speech"): handlers.speech, ("GET", "/health"): handlers.health},
+        options,
         title="Qwen3-TTS Morph speech server",
         version=pack_version(),
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
         responses=FAILED,
-        middleware=[
-            Middleware(RequestLog, writes=options.access_log),
-            Middleware(Guard, access=options.access),
-        ],
-        exception_handlers={ApiError: on_error, HTTPException: on_framework_error},
+        exception_handlers={ApiError: on_error, HTTPException: on_framework_error, Exception: on_fault},
         lifespan=lifespan,
     )
     app.state.speaker = speaker  # for ``shutdown.Server``
-    Handlers(speaker, options).add_to(app)
+    handlers.add_to(app)
     describe(app, speaker.rules, bool(options.access.key))
     return app
 
@@ -106,7 +132,7 @@ class Handlers:
         app.get("/v1/audio/models")(self.models)
         app.get("/v1/models/{id:path}")(self.model)
         app.get("/v1/status")(self.status)
-        app.get("/health")(self.health)
+        app.get("/health", response_model=Json)(self.health)
         app.get("/ready", responses={503: {"model": dict[str, bool], "description": "Not yet."}})(self.ready)
         app.get("/metrics", response_class=PlainTextResponse)(self.metrics)
         app.get("/page.json")(self.page_facts)
@@ -119,13 +145,13 @@ class Handlers:
         began = time.perf_counter()
         try:
             fields = Speech.model_validate(await read_json(request, self._options.limits))
-            read = partial(read_request, fields, self._speaker.rules)
+            caller = request.client.host if request.client else ""
+            read = partial(read_request, fields, self._speaker.rules, caller)
             # 500 words take 20 ms.
             asked = await anyio.to_thread.run_sync(read) if fields.pronunciation else read()
         except ApiError as error:
             self._metrics.answered(error.status)
             raise
-        asked = replace(asked, caller=request.client.host if request.client else "")
         return SpeechAnswer(self._speaker, asked, self._metrics, began)
 
     async def socket(self, socket: WebSocket) -> None:
@@ -212,9 +238,9 @@ class Handlers:
             "most_recording_bytes": MOST_BYTES,
         }
 
-    async def health(self) -> Json:
+    async def health(self, _: Request) -> Response:
         """The process answers."""
-        return {"status": "ok"}
+        return JSONResponse({"status": "ok"})
 
     async def ready(self) -> Response:
         """200 once a line has been spoken, 503 before."""
@@ -239,6 +265,10 @@ class Handlers:
 
 async def on_error(_: Request, error: Any) -> Response:
     return JSONResponse(error.body, error.status, error.headers)
+
+
+async def on_fault(request: Request, error: Any) -> Response:
+    return await on_error(request, fault(error))
 
 
 async def on_framework_error(request: Request, error: Any) -> Response:
@@ -269,15 +299,21 @@ async def read_json(request: Request, limits: Limits) -> object:
 
 async def read_body(request: Request, most: int, seconds: float) -> bytes:
     """Return a body of at most ``most`` bytes; ApiError 413, 408 after ``seconds``, or 400 if it ends early."""
-    body = bytearray()
+    body, task = bytearray(), cast("asyncio.Task[Any]", asyncio.current_task())
+    late = asyncio.get_running_loop().call_later(seconds, task.cancel, LATE)  # a cancel scope takes 0.1 ms
     try:
-        with anyio.fail_after(seconds):
-            async for part in request.stream():
-                body += part
-                if len(body) > most:
-                    raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
-    except TimeoutError:
+        while True:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ApiError(400, "the body ended early")
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise ApiError(413, f"the body has more than {most} bytes: send a shorter one")
+            if not message.get("more_body", False):
+                return bytes(body)
+    except asyncio.CancelledError as error:
+        if error.args != (LATE,):
+            raise
         raise ApiError(408, f"the body was not complete after {seconds:g} s: send it at once") from None
-    except ClientDisconnect:
-        raise ApiError(400, "the body ended early") from None
-    return bytes(body)
+    finally:
+        late.cancel()
