@@ -52,7 +52,7 @@ app.registerExtension({
     {
       id: SETTING, name: "Lines kept from earlier runs", type: makeRow, defaultValue: "",
       category: ["Qwen3-TTS Morph", "Lines", "Kept"],
-      tooltip: "Lines that were made before are on the server's disk. They are made again once they are removed.",
+      tooltip: "Lines that were generated before are on the server's disk. They are generated again once they are removed.",
     },
   ],
 })

@@ -372,7 +372,7 @@ app.registerExtension({
     {
       id: ON, name: "Play speech while it is made", type: "boolean", defaultValue: true,
       category: ["Qwen3-TTS Morph", "Sound", "Play"],
-      tooltip: "Nodes that speak are heard in this page while they run. Off: they run exactly as without a page.",
+      tooltip: "Speech plays in this page while it is generated. Off: nodes run exactly as without a page.",
       onChange: (on) => { if (app.api?.clientId) ask(on) }, // frontend 1.32.9 keeps a value after it calls this
     },
     {
