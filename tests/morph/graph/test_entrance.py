@@ -301,18 +301,22 @@ def test_what_a_line_alone_needs_is_captured_first_and_the_rest_one_by_one_by_ne
     assert steps == [key for key in [*several, *long] for _ in range(2)], "directly, then captured"
 
 
+@pytest.mark.parametrize("on", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_what_is_captured_between_the_frames_of_lines_changes_none_of_them(
-    load, monkeypatch, ran, few_lengths
+    checkpoint, monkeypatch, ran, few_lengths, on
 ):
-    model = load("tiny", "custom_voice")
-    monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
-    monkeypatch.setattr(graph, "SMALLEST_WINDOW", 64)
-    monkeypatch.setattr(graph, "LATE_CONTEXT", 64)
-    requests = requests_of(prompts_of(model) * 2, [40, 25, 30, 9, 60, 25], (Sampling(), GREEDY))
+    model = load_model(checkpoint("tiny", "custom_voice"), LoadOptions("fp32", "sdpa"), on)
+    if on == "cpu":
+        monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
+        monkeypatch.setattr(graph, "SMALLEST_WINDOW", 64)
+        monkeypatch.setattr(graph, "LATE_CONTEXT", 64)
+    samplings = (Sampling(), GREEDY) if on == "cpu" else (GREEDY,)
+    requests = requests_of(prompts_of(model) * 2, [40, 25, 30, 9, 60, 25], samplings)
     alone = [
         graph_lines(model, [one.prompt], 5, one.sampling, [one.seed], [one.guard])[0] for one in requests
     ]
-    captures, ahead, later, prepared = CaptureStream(), Ahead(4, 256), list(requests[2:]), []
+    captures, later, prepared = CaptureStream(), list(requests[2:]), []
+    ahead = Ahead(4, 4 * graph.SMALLEST_WINDOW)
 
     def come(decoding: Decoding) -> Sequence[LineRequest]:
         ran.clear()
