@@ -43,7 +43,7 @@ PATTERN = re.compile("|".join(WORDS), re.I | re.M)
 # A docstring that opens with a relative clause.
 OPENING = re.compile(r"(?:What|Who|Whoever|Whose|Where|Those|That) [^.]*")
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "demo_voice/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "demo_voice/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),  # docs/log has the words of its day
     *sorted((ROOT / "web" / "docs").glob("*.md")),
 ]
@@ -135,7 +135,8 @@ def test_a_page_uses_the_words_of_the_field(page: Path) -> None:
 
 
 def test_the_pages_stay_short() -> None:
-    guides = [page for page in PAGES if page.parent.name != "docs" or page.parent.parent == ROOT]
+    guides = [page for page in PAGES if page.parent == ROOT / "docs" or page.parent == ROOT]
+    guides.remove(ROOT / "CHANGELOG.md")
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in guides) <= LONGEST
 
 
