@@ -22,20 +22,13 @@ class Player(Protocol):
     """Plays audio, such as ComfyUI's page."""
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anybody listens."""
-
+    def is_heard(self) -> bool: ...
     def begin(self, name: str, text: str) -> None:
         """Announce the next line: its character or setting, and its words."""
 
-    def play(self, samples: np.ndarray) -> None:
-        """Play samples, float ``[n]``."""
-
+    def play(self, samples: np.ndarray) -> None: ...
     def show_words(self, line: int, words: Sequence[WordTime]) -> None:
-        """Show a line's word times, in seconds from its beginning; ``line`` counts the calls of ``begin``.
-
-        The line may not have begun yet, or be over already.
-        """
+        """Show the word times of call ``line`` of ``begin``, which may not have come yet, or be over already."""
 
 
 class ScenePlayer:
@@ -68,7 +61,7 @@ class ScenePlayer:
         return Listener(listener.on_frame, listener.on_phase, self._add, self._end)
 
     def _needs_all(self, index: int) -> bool:
-        """Return whether a line can play only when complete: speed and pitch need later samples."""
+        # Speed and pitch need later samples.
         return not retiming_of(self._lines[index]).changes_nothing
 
     def _add(self, index: int, samples: np.ndarray) -> None:
@@ -87,7 +80,7 @@ class ScenePlayer:
             self._play_next()
 
     def _play_next(self) -> None:
-        """Play what has come, in order: samples behind a line that plays only when complete wait for its end."""
+        """Play what has come, in order, up to a line that plays only when complete."""
         while self._later:
             index, samples = self._later[0]
             if self._needs_all(index):

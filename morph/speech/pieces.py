@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -74,15 +76,14 @@ class LinePieces:
 
     def wrong(self) -> list[Piece]:
         """Return the pieces that went wrong and that another seed may mend, unless the line's limit cuts them off."""
-        most, frames, again = self.sampling.line_frames, 0, []
-        for piece in self.pieces:
-            if piece.take is None:
-                continue
-            frames += len(piece.take.decoded.codes)
-            is_cut = most is not None and frames >= most
-            if not is_cut and self.policy.is_wrong(piece.take.ended, len(piece.take.decoded.codes)):
-                again.append(piece)
-        return again
+        takes = [(piece, piece.take) for piece in self.pieces if piece.take is not None]
+        counts = [len(take.decoded.codes) for _, take in takes]
+        most, ends = self.sampling.line_frames or math.inf, accumulate(counts)
+        return [
+            piece
+            for (piece, take), count, end in zip(takes, counts, ends, strict=True)
+            if end < most and self.policy.is_wrong(take.ended, count)
+        ]
 
     @property
     def expected(self) -> int:
@@ -169,13 +170,8 @@ def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
     """Return the pieces that can begin before the line's limit, however fast the ones before are spoken."""
     if most is None or len(pieces) == 1:  # nearly all lines: keep the first audio fast
         return list(pieces)
-    reached, frames = [], 0
-    for piece in pieces:
-        if frames > most:
-            break
-        reached.append(piece)
-        frames += shortest_frames(piece.text)
-    return reached
+    begins = accumulate((shortest_frames(piece.text) for piece in pieces), initial=0)
+    return [piece for piece, begin in zip(pieces, begins, strict=False) if begin <= most]
 
 
 def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
