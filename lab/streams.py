@@ -233,7 +233,7 @@ class SpeechStream:
         if self._is_cut or not self._is_whole:
             why = "was closed before its end" if self._is_cut else "has not ended"
             raise RuntimeError(f"the stream {why}: read all chunks, then ask for what was spoken")
-        return [speech.made for speech in self._speeches]
+        return [speech.outcome.spoken or speech.result() for speech in self._speeches if speech.outcome]
 
 
 class LineReader:

@@ -57,10 +57,6 @@ class Chunk:
     line: int = 0  # its index, if several are read together
     words: ChunkTrace | None = None  # None without frames, and if the checkpoint does not report it
 
-    @property
-    def frames(self) -> int:
-        return self.codes.shape[0]
-
 
 @dataclass(frozen=True)
 class Delivery:
@@ -208,20 +204,14 @@ class Speech:
         with self._changed:
             self._changed.wait_for(lambda: self.outcome is not None)
         self.check()
-        return self.made
+        assert self.outcome is not None
+        if self.outcome.spoken is None:
+            raise RuntimeError("the line was not kept: speak it with Delivery(keep=True)")
+        return self.outcome.spoken
 
     def check(self) -> None:
         if self.outcome is not None and self.outcome.error is not None:
             raise self.outcome.error
-
-    @property
-    def made(self) -> Spoken:
-        """What was made of a line that has ended, also if it failed after its beginning. Raises as ``result``."""
-        assert self.outcome is not None
-        if self.outcome.spoken is None:
-            self.check()
-            raise RuntimeError("the line was not kept: speak it with Delivery(keep=True)")
-        return self.outcome.spoken
 
     @property
     def report(self) -> LineReport:

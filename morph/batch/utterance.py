@@ -179,7 +179,9 @@ class Utterance:
         most = parts.sampling.line_frames
         self.chunks = LineChunks(self.number, self.speech, sizes, self._rate, most)
         self.is_open = True
-        if not self._text.is_late and (not self.is_streamed or self._is_short):
+        text, limit = self._text.text, min(parts.limit or SHORT, SHORT)
+        is_short = len(text) <= limit and parts.normalizer.is_quick(text, self.speech.line.language)
+        if not self._text.is_late and (is_short or not self.is_streamed):
             parts.cut()
             self.speech.progress.expect(parts.expected, len(parts.pieces))
             if self.is_streamed:
@@ -195,11 +197,6 @@ class Utterance:
         # A last piece holds nothing back for a crossfade.
         if self._feed is not None and self._feed.is_read:
             self.follow(beyond=1)
-
-    @property
-    def _is_short(self) -> bool:
-        text, limit = self._text.text, min(self.parts.limit or SHORT, SHORT)
-        return len(text) <= limit and self.parts.normalizer.is_quick(text, self.speech.line.language)
 
     def follow(self, beyond: int = 0) -> None:
         """Read new text, with the model held, unless enough is read: the next piece, or so many ``beyond`` it."""
