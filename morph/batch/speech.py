@@ -85,8 +85,6 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a line ended."""
-
     report: LineReport | None = None  # None if it failed before there was anything to say
     spoken: Spoken | None = None  # if it was wanted (``Delivery.keep``)
     error: BaseException | None = None
@@ -151,7 +149,6 @@ class Speech:
 
     @property
     def ready(self) -> bool:
-        """Whether ``take`` returns at once."""
         return bool(self._chunks) or self.outcome is not None or self.is_cancelled
 
     @property

@@ -138,7 +138,6 @@ class Utterance:
 
     @property
     def length(self) -> float:
-        """In characters."""
         return max((len(piece.text) for piece in self.ready), default=len(self._text.text))
 
     @property

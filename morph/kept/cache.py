@@ -96,7 +96,6 @@ class LineCache:
         self._write(self._path(key, LINE), {"retries": retries, **_facts(spoken)}, spoken.waveform)
 
     def find_words(self, key: str) -> str | None:
-        """Return the words cached under a key; errors as ``find``."""
         return self._read(self._path(key, WORDS), lambda facts, _: str(facts["text"]))
 
     def keep_words(self, key: str, text: str) -> None:

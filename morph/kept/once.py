@@ -42,14 +42,11 @@ class Listener:
 
     @property
     def wants_sound(self) -> bool:
-        """Whether lines are to be streamed."""
         return self.on_sound is not Listener.on_sound
 
 
 @dataclass(frozen=True)
 class Once:
-    """What is done with lines beside speaking them."""
-
     cache: LineCache | None = None  # None: no line is reused or cached
     check: WordCheck | None = None  # None: words are not checked
     again: bool = False  # speak lines that are cached, too
@@ -143,7 +140,6 @@ class _Run:
         return ordered, [error for _, error in sorted(self._failed.items())]
 
     def _find(self, index: int, line: Line) -> Spoken | None:
-        """Return a cached line, or None."""
         cache = self._once.cache
         if cache is None:
             return None

@@ -24,8 +24,6 @@ SHOWN_INSTRUCTION = 40  # characters, in errors
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A rendered script."""
-
     script: Script
     asked: list[Line]  # its lines as they were requested
     lines: list[Spoken]
@@ -37,8 +35,6 @@ class Dialogue:
 
 @dataclass(frozen=True)
 class ScriptRequest:
-    """A script to speak."""
-
     text: str  # see ``script.py``
     cast: Mapping[str, Voice]  # by character; every voice must be one of the checkpoint's own
     language: str = "auto"  # for lines that name none
@@ -100,7 +96,6 @@ def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:
 
 
 def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:
-    """Return the lines to be spoken; the text of ``script`` is not parsed again."""
     seeds = line_seeds(parsed.lines, script.seed)
     return [
         Line(
@@ -175,7 +170,6 @@ def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], reques
 
 
 def retiming_of(line: ScriptLine) -> Stretch:
-    """Return the speed and the pitch that a script asks for."""
     return Stretch(1.0 if line.speed is None else line.speed, 0.0 if line.pitch is None else line.pitch)
 
 

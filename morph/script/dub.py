@@ -65,8 +65,6 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True)
 class Placed:
-    """A caption as it is in the track."""
-
     source: DubLine
     spoken: Spoken  # at its final speed, pitch and level
     room: Room
@@ -84,12 +82,10 @@ class Placed:
 
     @property
     def later_s(self) -> float:
-        """Seconds by which it starts later than its caption says."""
         return (self.start - self.room.start) / self.spoken.sample_rate
 
     @property
     def too_long_s(self) -> float:
-        """Seconds by which it is longer than its room; 0 if it fits."""
         length = self.room.end - self.room.start
         return max(0, len(self.spoken.waveform) - length) / self.spoken.sample_rate
 
@@ -100,8 +96,6 @@ class Placed:
 
 @dataclass(frozen=True)
 class Dub:
-    """A dubbed track."""
-
     placed: tuple[Placed, ...]
     silent: tuple[Cue, ...]  # captions that have nothing to speak
     track: (

@@ -30,7 +30,6 @@ class _Part:
 
 
 def _cue(start: int, spoken: Spoken, text: str, part: Span) -> Cue:
-    """Return a caption for the time of the speech in a part of a line, without the silence around it."""
     begin, end = part
     rate = spoken.sample_rate
     edges = speech_span(spoken.waveform[begin:end], rate)

@@ -58,8 +58,6 @@ class Line:
 
 @dataclass(frozen=True)
 class LineReport:
-    """How a line went."""
-
     name: str  # the character, or ""
     text: str  # as it was given
     frames: int  # of 80 ms, before crossfades overlap them
@@ -94,8 +92,6 @@ class PieceSpan:
 
 @dataclass(frozen=True)
 class Spoken:
-    """A rendered line."""
-
     waveform: np.ndarray  # float32 ``[T]``
     sample_rate: int
     report: LineReport

@@ -44,7 +44,6 @@ class Piece:
 
     @property
     def waiting(self) -> int:
-        """The frames without samples."""
         return len(self.frames) - self.decoded
 
     def drop_waiting(self) -> None:

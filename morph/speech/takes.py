@@ -64,7 +64,6 @@ def rank(ended: str) -> int:
 
 
 def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: int) -> str:
-    """Return how a take of ``text`` ended, one of ENDS."""
     if is_silent(waveform, sample_rate):
         return "silent"
     if decoded.ended == "eos" and len(decoded.codes) < shortest_frames(text):
@@ -95,7 +94,6 @@ def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
 
 
 def _loud_frames(waveform: np.ndarray, frames: int) -> np.ndarray:
-    """Return whether each frame is loud, bool ``[frames]``."""
     length = len(waveform) // frames
     power = np.square(waveform[: frames * length].reshape(frames, length), dtype=np.float64).mean(axis=1)
     loud: np.ndarray = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
@@ -114,7 +112,6 @@ class RetryPolicy:
 
     @property
     def further(self) -> range:
-        """The numbers of the takes after the first."""
         return range(2, self.retries + 2)
 
     def is_wrong(self, ended: str, frames: int) -> bool:

@@ -153,7 +153,6 @@ class TokenFeed(TextFeed):
 
     @property
     def starved(self) -> bool:
-        """Whether the piece waits for text."""
         return self._starved and not self.done
 
     def is_ahead(self, pieces: int) -> bool:

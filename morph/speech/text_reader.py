@@ -66,7 +66,6 @@ class TextReader:
 
     @property
     def text(self) -> str:
-        """All text that has come."""
         return "".join(self._came)
 
     @property
