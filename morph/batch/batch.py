@@ -119,9 +119,8 @@ class Batch:
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
         """See ``Speaks``; None for a model that was not loaded from files."""
-        if not self.synthesizer.model.fingerprint:
-            return None
-        return line_key(common_key(self.synthesizer, options), line)
+        common = common_key(self.synthesizer, options)
+        return line_key(common, line) if common else None
 
     def speak(
         self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None

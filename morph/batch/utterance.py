@@ -193,23 +193,21 @@ class Utterance:
         )
         self.tokens = self.chunks.tokens = self._feed if isinstance(self._feed, TokenFeed) else None
         self.follow()
-        # A last piece holds nothing back for a crossfade.
-        if self._feed is not None and self._feed.is_read:
-            self.follow(beyond=1)
+        self.follow()  # a last piece holds nothing back for a crossfade
 
-    def follow(self, beyond: int = 0) -> None:
-        """Read new text, with the model held, unless enough is read: the next piece, or so many ``beyond`` it."""
+    def follow(self) -> None:
+        """Read the next piece of new text, with the model held, unless enough is read."""
         if (feed := self._feed) is None:
             return
         if self._is_at_limit:
             feed.stop()
-        if feed.has_news and not (feed.done or feed.is_ahead(self._waiting - beyond)):
+        if feed.has_news and not (feed.done or feed.is_ahead(self._waiting)):
             before = len(self.parts.pieces)
             feed.poll()
             self._add_pieces(before)
         if feed.done:
             self._end_text(feed)
-        elif feed.has_news and not feed.is_ahead(self._waiting - beyond):
+        elif feed.has_news and not feed.is_ahead(self._waiting):
             self.signal.set()
 
     def stream(self) -> None:

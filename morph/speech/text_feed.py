@@ -51,11 +51,6 @@ class TextFeed:
         return self._done.is_set()
 
     @property
-    def is_read(self) -> bool:
-        """Whether all of a complete text has been normalized, so that no piece is far."""
-        return not (self._reader.is_late or self._cutter.unread)
-
-    @property
     def has_news(self) -> bool:
         """Whether ``poll`` would find something to speak, or the end."""
         if self._next is not None:
@@ -64,7 +59,7 @@ class TextFeed:
 
     def is_ahead(self, pieces: int) -> bool:
         """Return whether enough text is read for now; ``pieces`` have no row so far."""
-        return pieces >= (PIECES_AHEAD if self._reader.is_late else 1)
+        return pieces >= (PIECES_AHEAD if self._reader.is_late else 2)
 
     def poll(self) -> None:
         """Add the next piece if it is there, or end the line after the last."""

@@ -333,10 +333,8 @@ class Speaker:
     @property
     def fingerprint(self) -> str:
         """What changes with code, machine and checkpoint, for clients that cache lines; "" if unknown."""
-        if not self.model.fingerprint:
-            return ""
         key = common_key(self._synthesizer, GenerateOptions(PREDICTED_GROUPS))
-        if not self._lists:
+        if not (key and self._lists):
             return key
         words = json.dumps([one.words for one in self._lists])
         return hashlib.sha256(f"{key} {words}".encode()).hexdigest()
