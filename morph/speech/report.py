@@ -68,12 +68,10 @@ def compose(spoken: Sequence[Spoken], elapsed_s: float, settings: Sequence[str])
 
 def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     """Return how it went, in a few lines. Reused lines (``kept/cache.py``) do not count for the speed."""
-    reports = [one.report for one in spoken]
-    said = (
-        _trouble(numbered(spoken))
-        + _misheard(numbered(spoken))
-        + list(dict.fromkeys(note for one in reports for note in one.notes))
-    )
+    lines = numbered(spoken)
+    reports = [one for _, one in lines]
+    notes = dict.fromkeys(note for one in reports for note in one.notes)
+    said = [*_trouble(lines), *_misheard(lines), *notes]
     if cancelled := sum(one.ended == "cancelled" for one in reports):
         said.append(f"{cancelled} of {len(reports)} cancelled before the end.")
     if not said:
