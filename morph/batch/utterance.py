@@ -193,7 +193,9 @@ class Utterance:
         )
         self.tokens = self.chunks.tokens = self._feed if isinstance(self._feed, TokenFeed) else None
         self.follow()
-        self.follow()  # a last piece holds nothing back for a crossfade
+        # A last piece holds nothing back for a crossfade.
+        if not self._text.is_late:
+            self.follow()
 
     def follow(self) -> None:
         """Read the next piece of new text, with the model held, unless enough is read."""
