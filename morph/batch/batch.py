@@ -39,6 +39,7 @@ from .utterance import Status, Utterance
 ROWS = 8
 WAITING = 64
 Result = TypeVar("Result")
+B = TypeVar("B", bound="Backend")
 
 
 @dataclass(frozen=True)
@@ -54,21 +55,6 @@ class BatchStatus:
     silent: int = 0  # not begun: none of their text can be spoken yet
 
 
-def status_of(utterances: Sequence[Utterance], loops: Sequence[Loop], rows: int) -> BatchStatus:
-    """Return what devices do now; a frame takes as long as on the slowest."""
-    counts = Counter(one.status for one in utterances)
-    parked = sum(one.status is Status.IDLE and one.is_open for one in utterances)
-    return BatchStatus(
-        rows,
-        min(rows, counts[Status.RUNNING] + counts[Status.DRAINING]),
-        counts[Status.QUEUED],
-        sum(one.frames for one in loops),
-        max(one.speed.frame_s for one in loops),
-        parked,
-        counts[Status.IDLE] - parked,
-    )
-
-
 class SynthesizerChecks:
     """The ``Checks`` of a synthesizer: which lines it can speak."""
 
@@ -80,7 +66,72 @@ class SynthesizerChecks:
         check_followed(self._model, options)
 
 
-class Batch:
+class Backend(SynthesizerChecks):
+    """What a batch and a fleet have in common: they speak lines with one model, on the devices of ``loops``."""
+
+    def __init__(self, synthesizer: Synthesizer, loops: Sequence[Loop], rows: int):
+        super().__init__(synthesizer)
+        self.synthesizer, self._loops, self.rows = synthesizer, loops, rows
+        self.name, self.rate = synthesizer.model.title, synthesizer.model.sample_rate
+        self._process = os.getpid()
+
+    def speak(
+        self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None
+    ) -> Speech:
+        """See ``Speaks``. The text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
+
+        Raises Busy if too many lines are queued; BatchClosed after ``close``; RuntimeError in a forked process.
+        """
+        return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
+
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        check_process(self._process, "the batch")
+        for line in lines:
+            self.check(line, options)
+        return self._loops[0].submit(lines, options, deliveries, is_anywhere=len(self._loops) > 1)
+
+    def check_words(self) -> None:
+        check_word_times(self.synthesizer.model)
+
+    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        return word_times(self.synthesizer.model, spoken)
+
+    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+        return describe(self.synthesizer.model, spoken, options, elapsed_s)
+
+    @property
+    def _utterances(self) -> Sequence[Utterance]:
+        return [one for loop in self._loops for one in loop.utterances]
+
+    @property
+    def status(self) -> BatchStatus:
+        """The sum over all devices; a frame takes as long as on the slowest."""
+        utterances, loops = self._utterances, self._loops
+        counts = Counter(one.status for one in utterances)
+        parked = sum(one.status is Status.IDLE and one.is_open for one in utterances)
+        return BatchStatus(
+            self.rows,
+            min(self.rows, counts[Status.RUNNING] + counts[Status.DRAINING]),
+            counts[Status.QUEUED],
+            sum(one.frames for one in loops),
+            max(one.speed.frame_s for one in loops),
+            parked,
+            counts[Status.IDLE] - parked,
+        )
+
+    def close(self) -> None:
+        """End all lines."""
+
+    def __enter__(self: B) -> B:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Batch(Backend):
     """A continuous batch on one device, for any number of callers. Any thread may call it.
 
     ``rows``: 1 to 512, or ``AUTO_ROWS`` for as many as memory allows. ``waiting`` limits the queued lines, again
@@ -99,45 +150,21 @@ class Batch:
             raise ValueError(
                 f"rows is {rows} and waiting is {waiting}: choose 1 to {MOST_LINES} rows, and 1 or more that wait"
             )
-        self.synthesizer, self.rows = synthesizer, rows or most_rows(synthesizer.model)
-        self._checks = SynthesizerChecks(synthesizer)
-        self.name, self.languages = synthesizer.model.title, self._checks.languages
-        self.rate = synthesizer.model.sample_rate
-        self.most_waiting = math.inf if waiting is None else waiting
-        self.ahead = ahead
-        scheduler = Scheduler[Utterance]([self.rows], self.most_waiting)
-        self.loop = Loop(synthesizer, Settings(self.rows, linger_s, ahead), scheduler)
-        self._process = os.getpid()
+        rows = rows or most_rows(synthesizer.model)
+        self.most_waiting, self.ahead = math.inf if waiting is None else waiting, ahead
+        scheduler = Scheduler[Utterance]([rows], self.most_waiting)
+        self.loop = Loop(synthesizer, Settings(rows, linger_s, ahead), scheduler)
+        super().__init__(synthesizer, [self.loop], rows)
         self._job = synthesizer.engine.threads.start(self.loop.run)
         # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self.loop.inbox.close).atexit = False
         # At exit a thread that is still in torch would abort the program.
         weakref.finalize(self._job, _end, weakref.ref(self.loop), weakref.ref(self._job))
 
-    def check(self, line: Line, options: GenerateOptions) -> None:
-        self._checks.check(line, options)
-
     def key(self, line: Line, options: GenerateOptions) -> str | None:
         """See ``Speaks``; None for a model that was not loaded from files."""
         common = common_key(self.synthesizer, options)
         return line_key(common, line) if common else None
-
-    def speak(
-        self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None
-    ) -> Speech:
-        """See ``Speaks``. The text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
-
-        Raises Busy if too many lines are queued; BatchClosed after ``close``; RuntimeError in a forked process.
-        """
-        return self.speak_all([line], options or GenerateOptions(), [delivery or Delivery()])[0]
-
-    def speak_all(
-        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
-    ) -> list[Speech]:
-        check_process(self._process, "the batch")
-        for line in lines:
-            self.check(line, options)
-        return self.loop.submit(lines, options, deliveries)
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
         """Run other work with the model once no line is spoken; new lines wait meanwhile.
@@ -151,28 +178,9 @@ class Batch:
             self.loop.end()
         return asked
 
-    def check_words(self) -> None:
-        check_word_times(self.synthesizer.model)
-
-    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
-        return word_times(self.synthesizer.model, spoken)
-
-    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
-        return describe(self.synthesizer.model, spoken, options, elapsed_s)
-
-    @property
-    def status(self) -> BatchStatus:
-        return status_of(self.loop.utterances, [self.loop], self.rows)
-
     def close(self) -> None:
         if self._job.is_here:
             _stop(self.loop, self._job)
-
-    def __enter__(self) -> Batch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _stop(loop: Loop, job: Job) -> None:
