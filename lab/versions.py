@@ -15,7 +15,7 @@ import torch
 from qwen3_tts_morph.morph.batch import key
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.pieces import cut_line
+from qwen3_tts_morph.morph.speech.pieces import LineCutter
 from qwen3_tts_morph.morph.text.normalize import Normalizer
 from qwen3_tts_morph.morph.text.other_numbers import LANGUAGES
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -61,8 +61,13 @@ def texts_now() -> dict[str, str]:
 
 def pieces_of(text: str, language: str = "en") -> str:
     line, normalizer = Line(text, Voice("design", "0b6", instruct="calm")), Normalizer(language)
-    cut = [cut_line(line, normalizer, limit)[1] for limit in LIMITS]
-    said = [[(piece.text, piece.seed, piece.pause_s, piece.after_s) for piece in one] for one in cut]
+    said = []
+    for cutter in (LineCutter(line, limit) for limit in LIMITS):
+        pieces = list(cutter.cut(text, normalizer))
+        after_s = [0.0] * (len(pieces) - 1) + [cutter.silence] * bool(pieces)
+        said.append(
+            [(one.text, one.seed, one.pause_s, after) for one, after in zip(pieces, after_s, strict=True)]
+        )
     return sha256(repr(said).encode()).hexdigest()[:12]
 
 

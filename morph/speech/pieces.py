@@ -46,14 +46,23 @@ class LinePieces:
         self.normalizer = normalizer_of(self.model, self.options)
         self.sampling = self.options.sampling or self.model.sampling
         self.limit = piece_limit(self.model, self.options)
-        self.policy = RetryPolicy(self.options.retries, self.sampling.max_frames)
+        self.cutter = LineCutter(self.line, self.limit)
 
     def cut(self) -> None:
         """Add all pieces of a complete text within the line's limit; ValueError for what only a prompt shows."""
-        self.said, pieces = cut_line(self.line, self.normalizer, self.limit)
-        self.readings = self.line.find_readings(str(self.line.text))
+        pieces = list(self.cutter.cut(str(self.line.text), self.normalizer))
+        self.end_text(pieces)
         for piece in _within_reach(pieces, self.sampling.line_frames):
             self.add(piece)
+
+    def end_text(self, pieces: Sequence[Piece]) -> None:
+        """Note that the text is over; ``pieces``: all of it, on which later takes' seeds depend, or none if cut off."""
+        for piece in pieces:
+            piece.stride = len(pieces)
+        if pieces:
+            pieces[-1].after_s = self.cutter.silence
+        text = str(self.line.text)
+        self.readings, self.said = self.line.find_readings(text), self.cutter.said(text)
 
     def add(self, piece: Piece) -> None:
         if piece.made is None:
@@ -79,10 +88,11 @@ class LinePieces:
         takes = [(piece, piece.take) for piece in self.pieces if piece.take is not None]
         counts = [len(take.decoded.codes) for _, take in takes]
         most, ends = self.sampling.line_frames or math.inf, accumulate(counts)
+        policy = RetryPolicy(self.options.retries, self.sampling.max_frames)
         return [
             piece
             for (piece, take), count, end in zip(takes, counts, ends, strict=True)
-            if end < most and self.policy.is_wrong(take.ended, count)
+            if end < most and policy.is_wrong(take.ended, count)
         ]
 
     @property
@@ -148,22 +158,6 @@ class LineCutter:
                 said, text=without_pauses(replaced(text, readings, [one.read for one in readings]))
             )
         return replace(said, notes=(*said.notes, *mark_notes(text)))
-
-
-def cut_line(line: Line, normalizer: Normalizer, limit: int) -> tuple[SpokenText, list[Piece]]:
-    """Return a complete text as spoken, and its pieces, without prompts."""
-    cutter, text = LineCutter(line, limit), str(line.text)
-    pieces = list(cutter.cut(text, normalizer))
-    end_pieces(pieces, cutter.silence)
-    return cutter.said(text), pieces
-
-
-def end_pieces(pieces: Sequence[Piece], after_s: float) -> None:
-    """Note that these are all pieces: later takes' seeds depend on it. ``after_s``: silence after the last."""
-    for piece in pieces:
-        piece.stride = len(pieces)
-    if pieces:
-        pieces[-1].after_s = after_s
 
 
 def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:

@@ -18,7 +18,7 @@ from ..text.duration import held_frames
 from ..text.normalize import SpokenText
 from ..voice.prompt import Prompt, check_context
 from .piece import Piece
-from .pieces import LineCutter, LinePieces, build_piece, end_pieces, guard_line
+from .pieces import LinePieces, build_piece, guard_line
 from .text_reader import LONGEST_WORD, TextReader
 
 PIECES_AHEAD = 4  # of a line: faster text is not read beyond them
@@ -41,7 +41,6 @@ class TextFeed:
         # collector, which stops all threads.
         self._done = threading.Event()
         self.error: BaseException | None = None
-        self._cutter = LineCutter(parts.line, parts.limit)
         self._cuts: Iterator[Piece] | None = None
         self._pace: Pace | None = None
         self._next: Future[Piece | None] | None = None  # of a text with figures
@@ -86,10 +85,10 @@ class TextFeed:
             return
         normalizer = self._parts.normalizer
         if normalizer.is_quick(self._line.as_read(text), self._line.language):
-            self._cuts = self._cutter.cut(text, normalizer)
+            self._cuts = self._parts.cutter.cut(text, normalizer)
             return
         self._pace = Pace(self._done)
-        self._cuts = self._cutter.cut(text, replace(normalizer, on_sentence=self._pace.keep))
+        self._cuts = self._parts.cutter.cut(text, replace(normalizer, on_sentence=self._pace.keep))
         self._ask(self._cuts, self._pace)
 
     def _ask(self, cuts: Iterator[Piece], pace: Pace) -> None:
@@ -119,12 +118,9 @@ class TextFeed:
         self._end()
 
     def _end(self) -> None:
-        parts, text, is_whole = self._parts, self._reader.text, self._cuts is None
+        is_whole = self._cuts is None and self._reader.is_over and self.error is None
         self._cuts = None
-        if not self._reader.is_late or (is_whole and self._reader.is_over and self.error is None):
-            end_pieces(parts.pieces, self._cutter.silence)
-        parts.readings = self._line.find_readings(text)
-        parts.said = self._cutter.said(text)
+        self._parts.end_text(self._parts.pieces if is_whole or not self._reader.is_late else ())
 
 
 class TokenFeed(TextFeed):

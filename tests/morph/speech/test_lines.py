@@ -237,10 +237,9 @@ def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, 
     monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40, normalize="en"))
     line, options = Line("a" * 100, Voice("preset", "", speaker="ryan")), GenerateOptions()
     limit = render.piece_limit(model, options)
-    _, pieces = render.cut_line(line, render.normalizer_of(model, options), limit)
-    assert max(len(piece.text) for piece in pieces) == 40 and all(
-        piece.text.endswith(".") for piece in pieces
-    )
+    cutter = render.LineCutter(line, limit)
+    texts = [piece.text for piece in cutter.cut(line.text, render.normalizer_of(model, options))]
+    assert max(map(len, texts)) == 40 and all(text.endswith(".") for text in texts)
     assert render.piece_limit(model, replace(options, normalize="off")) == 40
     assert render.piece_limit(model, replace(options, split_chars=0)) == 0
 

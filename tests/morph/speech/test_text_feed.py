@@ -15,12 +15,12 @@ from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.speech import pieces, text_feed
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.piece import Piece
-from qwen3_tts_morph.morph.speech.pieces import LineCutter, LinePieces, cut_line, piece_limit
+from qwen3_tts_morph.morph.speech.pieces import LineCutter, LinePieces, piece_limit
 from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed
 from qwen3_tts_morph.morph.speech.text_reader import TextReader
 from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.normalize import FIGURES as FIGURE
-from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, Normalizer
+from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, Normalizer, SpokenText
 from qwen3_tts_morph.morph.text.pieces import split_text
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
@@ -31,6 +31,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from tests.patience import PATIENCE
 
 MODEL: Any = SimpleNamespace(profile=TextProfile(longest_piece=100, normalize="en"), sampling=Sampling())
+BUILDER: Any = SimpleNamespace(model=MODEL)
 VOICE = Voice("preset", "", speaker="ryan")
 LIMIT = piece_limit(MODEL, GenerateOptions())
 VERSE = """\
@@ -62,8 +63,7 @@ def no_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fed(given: str | Iterable[str], voice: Voice = VOICE) -> tuple[Any, ...]:
     """Return the facts of a streamed line that its text decides."""
-    builder: Any = SimpleNamespace(model=MODEL)
-    parts = LinePieces(Line(given, voice), GenerateOptions(), builder)
+    parts = LinePieces(Line(given, voice), GenerateOptions(), BUILDER)
     bell = Bell()
     reader = TextReader(given, bell)
     with ThreadPoolExecutor(1) as executor:
@@ -73,6 +73,12 @@ def fed(given: str | Iterable[str], voice: Voice = VOICE) -> tuple[Any, ...]:
             feed.poll()
             assert feed.done or feed.has_news or bell.wait(PATIENCE)
     return facts_of(parts.pieces), parts.said, parts.readings, parts.line.text, str(feed.error)
+
+
+def cut(text: str) -> tuple[SpokenText, list[Piece]]:
+    parts = LinePieces(Line(text, VOICE), GenerateOptions(), BUILDER)
+    parts.cut()
+    return parts.said, parts.pieces
 
 
 def facts_of(pieces: Iterable[Piece]) -> list[tuple[Any, ...]]:
@@ -102,7 +108,7 @@ def test_a_text_that_comes_in_any_parts_has_the_pieces_of_the_complete_text() ->
     """Of a complete text they are those of its key; of one that comes in parts no piece crosses a sentence."""
     draws = random.Random(5)
     for text in (*TEXTS, *(random_text(draws, WORDS + FIGURES) for _ in range(40))):
-        said, pieces = cut_line(Line(text, VOICE), Normalizer("en"), LIMIT)
+        said, pieces = cut(text)
         assert fed(text)[:2] == (facts_of(pieces), said), text
         cuts = sorted(draws.choices(range(len(text) + 1), k=draws.randint(1, 30)))
         parts = [text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
@@ -126,7 +132,7 @@ def test_a_late_text_is_reported_with_its_own_spaces() -> None:
 
 
 def test_a_line_of_verse_is_a_sentence_in_its_piece() -> None:
-    said, pieces = cut_line(Line(VERSE, VOICE), Normalizer("en"), LIMIT)
+    said, pieces = cut(VERSE)
     assert [piece.text for piece in pieces] == [
         "The woods are lovely dark and deep. But I have promises to keep. And miles to go before I sleep.",
         "And miles to go before I sleep.",
@@ -163,7 +169,7 @@ def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_
     for _ in range(25):
         text = random_text(draws, WORDS + FIGURES, draws.choice([12, 120]))
         whole = written_at_once(text)
-        said, pieces = cut_line(Line(text, VOICE), Normalizer("en"), LIMIT)
+        said, pieces = cut(text)
         assert Normalizer("en").write_out(text).text == whole, text
         assert said.text.split() == whole.split(), text
         closed = [Normalizer("en").close(one) for one in split_text(whole, LIMIT)]
