@@ -21,7 +21,7 @@ from ..model.finite import NotFinite
 from ..options import FRAME_RATE, GenerateOptions
 from ..runtime.collector import older_objects_spared
 from ..speech.lines import Line, Spoken, say_why
-from ..speech.piece import Piece
+from ..speech.pieces import Piece
 from ..synthesizer import Synthesizer
 from .codec.line_chunks import LineChunks, Output
 from .codec.pacing import Speed
@@ -401,7 +401,7 @@ class Loop:
                 self._leave_row(row, "cancelled")
         status = one.settle()
         if one.number in self._active and not (one.rows or one.suspended):
-            while one.is_full and status is not Status.DONE and one.chunks.has_codes:
+            while one.speech.is_full and status is not Status.DONE and one.chunks.has_codes:
                 self._flush([one.chunks])  # a slow reader's line keeps no state in the codec
                 status = one.settle()
             if status is not Status.DONE and not one.holds_codes:
@@ -599,7 +599,7 @@ class Loop:
         return outputs is not None
 
     def _drain(self, one: Utterance) -> None:
-        while not one.is_full and self._flush([one.chunks]):
+        while not one.speech.is_full and self._flush([one.chunks]):
             pass
 
     def _make_complete(self) -> None:

@@ -22,8 +22,7 @@ from ..model.finite import NotFinite, not_finite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
 from ..speech.joined import assemble, report_of, warn_of
 from ..speech.lines import LineReport, Spoken
-from ..speech.piece import NO_SAMPLES, Piece
-from ..speech.pieces import LinePieces, expected_of
+from ..speech.pieces import NO_SAMPLES, LinePieces, Piece, expected_of
 from ..speech.takes import CAP, Take
 from ..speech.text_feed import TextFeed, TokenFeed
 from ..speech.text_reader import TextReader
@@ -151,7 +150,9 @@ class Utterance:
     def deadline(self, now: float) -> float:
         if not self.is_open:
             return now
-        return math.inf if self.is_full or self.chunks.is_starved else self.chunks.sizes.empty_at or now
+        return (
+            math.inf if self.speech.is_full or self.chunks.is_starved else self.chunks.sizes.empty_at or now
+        )
 
     def allows(self, device: int) -> bool:
         return device not in self.failed_on
@@ -225,7 +226,7 @@ class Utterance:
 
     def _end_text(self, feed: TextFeed) -> None:
         self._feed = None
-        if feed.error is not None and self._stopped is None:
+        if feed.error is not None:
             self._stopped, self._error = "failed", feed.error
         self._complete()
 
@@ -272,7 +273,7 @@ class Utterance:
         if self.speech.is_cancelled:
             self.ready.clear()
             return
-        is_busy = self.take > 1 or self.rows or self.ready or self.is_full
+        is_busy = self.take > 1 or self.rows or self.ready or self.speech.is_full
         if (self.is_streamed and is_busy) or self._is_over or self._is_at_limit:
             return
         new = self.parts.pieces[self._given :][: 1 if self.is_streamed else None]
@@ -291,7 +292,7 @@ class Utterance:
         if self._is_at_limit or (self._feed is None and not self._waiting):
             return Status.DRAINING
         has_news = self._feed is not None and self._feed.has_news
-        return Status.QUEUED if has_news and not self.is_full else Status.IDLE
+        return Status.QUEUED if has_news and not self.speech.is_full else Status.IDLE
 
     @property
     def _is_over(self) -> bool:
@@ -413,10 +414,6 @@ class Utterance:
         progress.expected = max(progress.expected, progress.done + expected_of(again))
 
     # Codes and chunks
-
-    @property
-    def is_full(self) -> bool:
-        return self.speech.is_full
 
     def deliver(self, output: Output) -> None:
         """Apply what the codec has made of this line."""

@@ -23,8 +23,7 @@ from safetensors.numpy import load, save
 
 from ..runtime.whole_file import TooLarge, read_whole
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
-from ..speech.piece import NO_SAMPLES
-from ..speech.pieces import text_as_spoken
+from ..speech.pieces import NO_SAMPLES, text_as_spoken
 from ..speech.takes import ENDS
 from ..text.normalize import SpokenText
 from ..text.pronunciation import shown_text

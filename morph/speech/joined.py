@@ -14,8 +14,7 @@ from ...postprocess.ends import trim_ends
 from ...postprocess.join import Spacing, join
 from ..options import GenerateOptions
 from .lines import LineReport, PieceSpan, Spoken
-from .piece import NO_SAMPLES, Piece
-from .pieces import LinePieces, text_as_spoken
+from .pieces import NO_SAMPLES, LinePieces, Piece, text_as_spoken
 from .takes import CAP, ENDS, WRONG, Take
 
 log = logging.getLogger(__name__)

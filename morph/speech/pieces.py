@@ -9,6 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from ..decode.buffers import LineFrames
 from ..decode.decoded import Decoded
 from ..decode.guard import Guard
 from ..decode.request import LineRequest
@@ -21,9 +22,54 @@ from ..text.pieces import split_arriving
 from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
 from ..voice.prompt import Prompt, PromptBuilder
 from .lines import Line
-from .piece import Piece
-from .takes import ECHO, ENDS, WORDS, RetryPolicy, Take, begins_elsewhere, judge_end
+from .takes import ECHO, ENDS, WORDS, RetryPolicy, Take, begins_elsewhere, judge_end, next_seed
 from .word_times import wrong_words
+
+NO_SAMPLES = np.zeros(0, dtype=np.float32)
+
+
+@dataclass(eq=False)
+class Piece:
+    """A part of a line that is decoded by itself, and its take in progress."""
+
+    text: str = ""  # as spoken
+    seed: int = 0  # of its first take
+    stride: int = 1  # from a take's seed to the next take's
+    pause_s: float = 0.0  # seconds of silence before it
+    after_s: float = 0.0  # and after it; only for a line's last piece
+    made: Prompt | None = None  # None until it is built
+    take: Take | None = None  # the best so far
+    # The take in progress
+    frames: LineFrames = field(default_factory=LineFrames)
+    ended: str | None = None
+    waves: list[np.ndarray] = field(default_factory=list)
+    decoded: int = 0  # frames with samples in ``waves``
+    silence: int = 0  # samples before the piece that have not been sent
+
+    @property
+    def prompt(self) -> Prompt:
+        assert self.made is not None
+        return self.made
+
+    @property
+    def waiting(self) -> int:
+        return len(self.frames) - self.decoded
+
+    def drop_waiting(self) -> None:
+        self.frames.cut(self.decoded)
+
+    def end_take(self) -> tuple[Decoded, np.ndarray]:
+        """Return the take in progress and its samples, and forget it."""
+        made = Decoded(self.frames.codes(), str(self.ended), self.frames.trace())
+        wave = concatenate(self.waves)
+        self.frames, self.ended, self.waves, self.decoded = LineFrames(), None, [], 0
+        return made, wave
+
+
+def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the waves joined, float32 ``[T]``; T may be 0. A single one is not copied."""
+    parts = list(filter(len, waves))
+    return parts[0] if len(parts) == 1 else np.concatenate([NO_SAMPLES, *parts])
 
 
 @dataclass
@@ -71,7 +117,9 @@ class LinePieces:
 
     def request(self, piece: Piece, take: int = 1) -> LineRequest:
         guard = guard_line(piece.prompt, self.options, self.sampling)
-        return LineRequest(piece.prompt, guard, piece.seed_of(take), None, self.sampling)
+        return LineRequest(
+            piece.prompt, guard, next_seed(piece.seed, piece.stride, take - 1), None, self.sampling
+        )
 
     def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
         """Return a take of a piece with how it ended, and its wrong words if that is all."""

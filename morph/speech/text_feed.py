@@ -17,8 +17,7 @@ from ..model.tokens import ArrivingIds
 from ..text.duration import held_frames
 from ..text.normalize import SpokenText
 from ..voice.prompt import Prompt, check_context
-from .piece import Piece
-from .pieces import LinePieces, build_piece, guard_line
+from .pieces import LinePieces, Piece, build_piece, guard_line
 from .text_reader import LONGEST_WORD, TextReader
 
 PIECES_AHEAD = 4  # of a line: faster text is not read beyond them

@@ -32,7 +32,7 @@ from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
 from ...morph.runtime.collector import Pauses
 from ...morph.speech.lines import Line, LineReport, Spoken
-from ...morph.speech.piece import concatenate
+from ...morph.speech.pieces import concatenate
 from ...morph.speech.report import describe_groups
 from ...morph.speech.word_times import check_word_times, quiet_times, word_times
 from ...morph.synthesizer import Synthesizer

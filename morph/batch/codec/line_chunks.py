@@ -13,7 +13,7 @@ from ....postprocess.ends import EndTrim
 from ....postprocess.join import StreamJoin
 from ...model.finite import NotFinite
 from ...speech.joined import CROSSFADE_MS
-from ...speech.piece import Piece, concatenate
+from ...speech.pieces import Piece, concatenate
 from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech

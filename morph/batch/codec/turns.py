@@ -15,7 +15,7 @@ from ...decode.buffers import RowBuffers
 from ...graph.rows import FIRST_AT_ONCE
 from ...model.finite import Computes, NotFinite, check_samples
 from ...runtime.sizes import power_above
-from ...speech.piece import Piece
+from ...speech.pieces import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
 from .line_chunks import LineChunks, Output
 from .pacing import Claim, Speed, choose

@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.joined import limit_takes
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport
-from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.pieces import Piece
 from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice

@@ -10,9 +10,8 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech import pieces as render
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.piece import Piece
-from qwen3_tts_morph.morph.speech.pieces import LinePieces
-from qwen3_tts_morph.morph.speech.takes import Take
+from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
+from qwen3_tts_morph.morph.speech.takes import Take, next_seed
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
@@ -187,7 +186,7 @@ class Endings:
         def judge_as_told(
             parts: LinePieces, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1
         ) -> Take:
-            self.seeds.append(piece.seed_of(number))
+            self.seeds.append(next_seed(piece.seed, piece.stride, number - 1))
             told = replace(decoded, ended=ends.get(self.seeds[-1], "eos"))
             return judge(parts, piece, told, wave, number)
 

@@ -14,8 +14,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.bell import Bell
 from qwen3_tts_morph.morph.speech import pieces, text_feed
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.piece import Piece
-from qwen3_tts_morph.morph.speech.pieces import LineCutter, LinePieces, piece_limit
+from qwen3_tts_morph.morph.speech.pieces import LineCutter, LinePieces, Piece, piece_limit
 from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed
 from qwen3_tts_morph.morph.speech.text_reader import TextReader
 from qwen3_tts_morph.morph.text import english

@@ -10,8 +10,7 @@ import pytest
 from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.batch.utterance import Utterance
 from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.speech.piece import Piece
-from qwen3_tts_morph.morph.speech.pieces import LinePieces
+from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
 from qwen3_tts_morph.morph.speech.text_feed import TextFeed
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 from qwen3_tts_morph.serve.routes.answer import SpeechAnswer

@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.decode.buffers import LineFrames
 from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.joined import join_pieces
-from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.pieces import Piece
 from qwen3_tts_morph.morph.speech.takes import Take
 
 RATE, FRAME = 24000, 1920

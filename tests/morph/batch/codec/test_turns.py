@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.rows import Frame
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.runtime.sizes import power_above
-from qwen3_tts_morph.morph.speech.piece import Piece
+from qwen3_tts_morph.morph.speech.pieces import Piece
 from qwen3_tts_morph.morph.waveform.incremental import count_steps
 
 AUDIO_S = 0.08
