@@ -36,10 +36,11 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
         return ""
     choice, device = synthesizer.engine.choose(model), model.device
     written = normalizer_of(model, options).language
+    versions = [TEXT_VERSION, installed("kitten-text-processing"), installed("num2words")]
     return _digest(
         {
             "sound": SOUND_VERSION,
-            "text": [piece_limit(model, options), written, *(_text_versions() if written else ())],
+            "text": [piece_limit(model, options), written, *(versions if written else ())],
             # torch computes both engines' sums. numpy only moves and cuts samples.
             "torch": [platform.machine(), torch.__version__],
             "device": [device.type, torch.cuda.get_device_name(device) if device.type == "cuda" else ""],
@@ -53,10 +54,6 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             },
         }
     )
-
-
-def _text_versions() -> list[Any]:
-    return [TEXT_VERSION, installed("kitten-text-processing"), installed("num2words")]
 
 
 def line_key(common: str, line: Line) -> str:

@@ -108,7 +108,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.audio.writer import encode_by_libsndfile
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
-    from ...morph.speech.word_times import check_word_times, track_words
+    from ...morph.speech.word_times import check_word_times, word_times
+    from ...morph.words.captions import LineWords
 
     if options.words is not None:
         check_word_times(synthesizer.model)
@@ -128,7 +129,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     if isinstance(options.out, Path):
         write_sound(options.out.absolute(), spoken.waveform, spoken.sample_rate)
     if options.words is not None:
-        write_words(track_words(synthesizer.model, [spoken], [0]), options)
+        words = LineWords(word_times(synthesizer.model, spoken), spoken.report.name)
+        write_words([words], options)
     elapsed = time.perf_counter() - started
     console.note(describe(synthesizer.model, [spoken], settings, elapsed))
     if isinstance(options.out, Path):

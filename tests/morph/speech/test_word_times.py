@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.model.tokens import TextIds
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import retime
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
-from qwen3_tts_morph.morph.speech.word_times import check_word_times, track_words, word_times
+from qwen3_tts_morph.morph.speech.word_times import check_word_times, word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -101,9 +101,6 @@ def test_words_follow_their_line_to_another_speed_and_into_a_track(model) -> Non
         line, waveform=line.waveform[: 6 * FRAME], speed=2.0, spans=(replace(line.spans[0], end=11 * 960),)
     )
     assert shown(word_times(model, faster)) == [("He", 0, 1.5), ("and", 1.5, 3.5), ("I", 3.5, 5.5)]
-    [one, other] = track_words(model, [line, faster], [0, 20 * FRAME])
-    assert (one.name, shown(one.words)) == ("ANN", [("He", 0, 3), ("and", 3, 7), ("I", 7, 11)])
-    assert shown(other.words) == [("He", 20, 21.5), ("and", 21.5, 23.5), ("I", 23.5, 25.5)]
 
 
 def test_a_line_notes_its_speed(model) -> None:

@@ -86,7 +86,7 @@ def test_a_stream_ends_where_its_words_go_wrong(model, voice, monkeypatch, engin
     monkeypatch.setattr(utterance, "follow_words", lambda *_: Faulty())
     options = replace(OPTIONS, wrong_words=wrong_words, guard=False)
     with stream_line(Synthesizer(model, Engine(engine)), Line(TEXT, voice, seed=2), options) as stream:
-        heard = sum(chunk.frames for chunk in stream)
+        heard = sum(len(chunk.codes) for chunk in stream)
         if wrong_words == "end":
             assert (heard, stream.spoken[0].report.ended) == (5, takes.WORDS)
         else:
