@@ -263,7 +263,8 @@ class Loop:
         )
         self._whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
         describe = partial(engine.describe, model, choice)
-        self._shared = Shared(engine.prompt_builder(model), self.speed, describe, engine.texts)
+        builder, is_list = engine.prompt_builder(model), settings.linger_s is None
+        self._shared = Shared(builder, self.speed, describe, engine.texts, self._prompts, is_list)
         if settings.ahead.lines:
             engine.prepare_codec(model, choice, self._turns.codec)
         for one in self.utterances:
@@ -534,9 +535,6 @@ class Loop:
         except Exception as error:  # of any kind: it is this line's, and its reader gets it
             self._fail(one, error)
             return False
-        if not one.is_streamed:
-            one.settle()
-            self._prompts.extend(one.ready)
         return True
 
     def _enter(self, entering: Sequence[_Entering]) -> None:

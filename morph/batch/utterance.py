@@ -68,6 +68,8 @@ class Shared:
     speed: Speed
     describe: Callable[[], str]
     texts: Executor  # writes out figures
+    prompts: deque[Piece]  # offline pieces that want a row
+    is_list: bool = False  # all lines are there from the beginning: cutting one delays no frame
 
 
 class Utterance:
@@ -101,6 +103,7 @@ class Utterance:
         # The same, also after its end, if text is written into its row: the prompt has the first token only.
         self.tokens: TokenFeed | None = None
         self.take = 1
+        self._has_read = False  # new text, since ``settle``
         self._given = 0  # pieces that were ready
         self._in_codec = 0  # offline pieces in the codec
         self._sent_frames = self._sent_samples = 0
@@ -181,12 +184,9 @@ class Utterance:
         self.is_open = True
         text, limit = self._text.text, min(parts.limit or SHORT, SHORT)
         is_short = len(text) <= limit and parts.normalizer.is_quick(text, self.speech.line.language)
-        if not self._text.is_late and (is_short or not self.is_streamed):
+        if not self._text.is_late and (is_short or (shared.is_list and not self.is_streamed)):
             parts.cut()
-            self.speech.progress.expect(parts.expected, len(parts.pieces))
-            if self.is_streamed:
-                self._add_pieces(0)
-                self._complete()
+            self._complete_text()
             return
         late_tokens = self._text.is_late and self.speech.line.layout == "token"
         self._feed = (TokenFeed if late_tokens else TextFeed)(
@@ -204,14 +204,19 @@ class Utterance:
             return
         if self._is_at_limit:
             feed.stop()
-        if feed.has_news and not (feed.done or feed.is_ahead(self._waiting)):
+        if feed.has_news and not (feed.done or self._is_ahead(feed)):
             before = len(self.parts.pieces)
             feed.poll()
-            self._add_pieces(before)
+            self._has_read = True
+            if self.is_streamed:
+                self._add_pieces(before)
         if feed.done:
             self._end_text(feed)
-        elif feed.has_news and not feed.is_ahead(self._waiting):
+        elif feed.has_news and not self._is_ahead(feed):
             self.signal.set()
+
+    def _is_ahead(self, feed: TextFeed) -> bool:
+        return self.is_streamed and feed.is_ahead(self._waiting)
 
     def stream(self) -> None:
         """Stream an offline line from now on, unless its samples are being made."""
@@ -222,13 +227,25 @@ class Utterance:
         self.is_streamed = True
         if self.is_open:
             self._add_pieces(0)
-            self._complete()
+            if self._feed is None:
+                self._complete()
 
     def _end_text(self, feed: TextFeed) -> None:
         self._feed = None
         if feed.error is not None:
             self._stopped, self._error = "failed", feed.error
-        self._complete()
+        if self.is_streamed:
+            self._complete()
+        else:
+            self.parts.drop_unreachable()
+            self._complete_text()
+
+    def _complete_text(self) -> None:
+        """Note that the pieces of a text have come together."""
+        self.speech.progress.expect(self.parts.expected, len(self.parts.pieces))
+        if self.is_streamed:
+            self._add_pieces(0)
+            self._complete()
 
     def _complete(self) -> None:
         """Note that all pieces have come."""
@@ -267,6 +284,7 @@ class Utterance:
                 self._end_text(self._feed)
             self._make_ready()
         self.become(self._next_status())
+        self._has_read = False
         return self.status
 
     def _make_ready(self) -> None:
@@ -274,11 +292,14 @@ class Utterance:
             self.ready.clear()
             return
         is_busy = self.take > 1 or self.rows or self.ready or self.speech.is_full
-        if (self.is_streamed and is_busy) or self._is_over or self._is_at_limit:
+        waits = is_busy if self.is_streamed else self._feed is not None
+        if waits or self._is_over or self._is_at_limit:
             return
         new = self.parts.pieces[self._given :][: 1 if self.is_streamed else None]
         self.ready += new
         self._given += len(new)
+        if not self.is_streamed:
+            self.shared.prompts.extend(new)
 
     def _next_status(self) -> Status:
         if not self.is_open and not self._stopped:
@@ -291,7 +312,9 @@ class Utterance:
             return Status.DRAINING if self._in_codec else Status.DONE
         if self._is_at_limit or (self._feed is None and not self._waiting):
             return Status.DRAINING
-        has_news = self._feed is not None and self._feed.has_news
+        # An offline text is read to its end before it wants a row; QUEUED, only the model that reading needs.
+        is_read = self._has_read and not self.is_streamed
+        has_news = self._feed is not None and self._feed.has_news and not is_read
         return Status.QUEUED if has_news and not self.speech.is_full else Status.IDLE
 
     @property
@@ -301,7 +324,8 @@ class Utterance:
             return True
         if self.is_streamed:
             return self.chunks.ended
-        return bool(self._stopped) or all(piece.take is not None for piece in self.parts.pieces)
+        has_text = self._feed is not None
+        return bool(self._stopped) or not (has_text or any(one.take is None for one in self.parts.pieces))
 
     @property
     def is_cut_off(self) -> bool:

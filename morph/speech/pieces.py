@@ -110,6 +110,10 @@ class LinePieces:
         text = str(self.line.text)
         self.readings, self.said = self.line.find_readings(text), self.cutter.said(text)
 
+    def drop_unreachable(self) -> None:
+        """Drop the pieces beyond the line's limit, when all have been added."""
+        self.pieces = _within_reach(self.pieces, self.sampling.line_frames)
+
     def add(self, piece: Piece) -> None:
         if piece.made is None:
             piece.made = build_piece(self.builder, self.line, piece.text)

@@ -89,11 +89,35 @@ def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_
     assert len(samples) == sum(len(chunk.samples) for chunk in chunks)
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["whole", "late"])
-def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figures, late) -> None:
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_an_offline_text_full_of_figures_holds_up_no_other_line(
+    synthesizer, voice, slow_figures, is_beside: bool
+) -> None:
+    """Frames go on while it is cut; alone, the batch may let go of the model meanwhile."""
+    figures = Line("There are 7 of them. [pause 0.2] And 7 more. " * 8 + "The end.", voice, seed=2)
+    with Batch(synthesizer, 2, linger_s=PATIENCE if is_beside else 0.0) as service:
+        slow = service.speak(figures, SHORT, Delivery(live=False))
+        wait_until(lambda: slow_figures.written)
+        if is_beside:
+            heard(service.speak(Line("Hello there.", voice, seed=1), SHORT))
+            assert service.speak(Line("Hello.", voice), SHORT, Delivery(live=False)).result().report.frames
+        assert len(slow_figures.written) == 1
+        slow_figures.set()
+        spoken = slow.result()
+    assert spoken.report.spoken.count("And seven more.") == 8
+    with Batch(synthesizer, 2, linger_s=None) as batch:  # cuts it before the first frame
+        again = batch.speak(figures, SHORT, Delivery(live=False)).result()
+    assert replace(spoken.report, device="") == replace(again.report, device="")
+    assert [one.text for one in spoken.spans] == [one.text for one in again.spans]
+    assert np.allclose(spoken.waveform, again.waveform, atol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["whole", "late", "offline"])
+def test_a_reader_who_leaves_ends_the_writing_out(synthesizer, voice, slow_figures, how) -> None:
     with Batch(synthesizer, 1) as service:
         text = "7 of them. " * 50
-        utterance = service.speak(Line(iter([text]) if late else text, voice), SHORT)
+        delivery = Delivery(live=how != "offline")
+        utterance = service.speak(Line(iter([text]) if how == "late" else text, voice), SHORT, delivery)
         wait_until(lambda: slow_figures.written)
         utterance.close()
         heard(service.speak(Line("Hello there.", voice), SHORT))  # its row is free

@@ -1,6 +1,7 @@
 """Late text in a service: a line without text holds no row, and one caller's text is nobody else's trouble."""
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -189,7 +190,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
     wait_until(lambda: line._text._ended)
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        shared = Shared(builder, Speed(0.08), str, synthesizer.engine.texts)
+        shared = Shared(builder, Speed(0.08), str, synthesizer.engine.texts, deque())
         line.open(shared)
         for _ in range(PIECES_AHEAD + 2):
             counts.append(len(line.parts.pieces))

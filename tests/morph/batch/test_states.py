@@ -17,6 +17,7 @@ import torch
 from qwen3_tts_morph.morph.batch import loop as loop_module
 from qwen3_tts_morph.morph.batch import scheduler
 from qwen3_tts_morph.morph.batch import speech as speech_module
+from qwen3_tts_morph.morph.batch import utterance as utterance_module
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.loop import BatchClosed, Loop
 from qwen3_tts_morph.morph.batch.scheduler import Busy
@@ -207,6 +208,7 @@ def watch(monkeypatch) -> Watch:
     monkeypatch.setattr(Loop, "_iterate", iterate)
     monkeypatch.setattr(Utterance, "become", note)
     monkeypatch.setattr(speech_module, "QUEUED_FRAMES", FULL)
+    monkeypatch.setattr(utterance_module, "SHORT", 20)  # longer texts are cut while others speak
     monkeypatch.setattr(scheduler, "AHEAD_S", 0.0)  # rows change hands within pieces
     monkeypatch.setattr(loop_module, "EXCHANGE_S", 0.0)
     original = pieces.build_piece
