@@ -49,7 +49,6 @@ PAGES = [
 ]
 # Texts that a page may have, and why.
 EXCEPTIONS = {
-    r"click to hear": "a label of the page",
     r"^- \*[^*]+\*": "an error or a widget's label, quoted",
 }
 LONGEST = 30_000  # words of all pages for readers

@@ -66,8 +66,8 @@ async function ask(on = setting(ON)) {
 /** Keep what to tell the user: a page that was opened by a name hears nothing until its owner has listed the name. */
 function refuse({ error, unlisted_host: host, variable }) {
   refusal = host
-    ? say("Not heard while it is made: this page was opened as {0}, which is not a listed name. Open it by address or localhost, or start ComfyUI with {1}={0}", host, variable)
-    : `${say("Not heard while it is made:")} ${error}`
+    ? say("Not played while it is generated: this page was opened as {0}, which is not a listed name. Open it by address or localhost, or start ComfyUI with {1}={0}", host, variable)
+    : `${say("Not played while it is generated:")} ${error}`
 }
 
 /** Say once, on a node that speaks, why it is not heard. */
@@ -229,7 +229,7 @@ class Run {
     const lit = this.cancelled || this.blocked ? undefined : this.words.get(line?.line)
     const said = lit ? line.name && `${line.name}:` : words
     const isWaiting = player.waiting.length && !this.blocked
-    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to hear") : isWaiting ? say("slower than it is heard: waiting") : said
+    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to play") : isWaiting ? say("slower than real time: waiting") : said
     this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
     this.label.title = words
     this.label.classList.toggle("morph-live-short", Boolean(lit))

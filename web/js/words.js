@@ -11,11 +11,11 @@ const CHINESE = {
   "Stop": "停止",
   "Play again": "重新播放",
   "cancelled": "已取消",
-  "slower than it is heard: waiting": "生成慢于播放：正在等待",
-  "click to hear": "点击播放",
+  "slower than real time: waiting": "生成慢于播放：正在等待",
+  "click to play": "点击播放",
   "Close": "关闭",
-  "Not heard while it is made:": "生成时无法收听：",
-  "Not heard while it is made: this page was opened as {0}, which is not a listed name. Open it by address or localhost, or start ComfyUI with {1}={0}":
+  "Not played while it is generated:": "生成时无法收听：",
+  "Not played while it is generated: this page was opened as {0}, which is not a listed name. Open it by address or localhost, or start ComfyUI with {1}={0}":
     "生成时无法收听：此页面以 {0} 打开，而该名称未列出。请用地址或 localhost 打开，或在启动 ComfyUI 时设置 {1}={0}",
   "Download": "下载",
   "Position": "播放位置",

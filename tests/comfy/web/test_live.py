@@ -213,7 +213,7 @@ def speak_unheard(page: ComfyPage, seed: int) -> None:
     set_widget(page, SPEECH, "seed", seed)
     set_widget(page, SPEECH, "text", f"{TEXT} " * 3)
     page.page.evaluate("() => { window.app.queuePrompt(0) }")
-    page.page.locator(".morph-live span", has_text="click to hear").first.wait_for(state="attached")
+    page.page.locator(".morph-live span", has_text="click to play").first.wait_for(state="attached")
 
 
 @pytest.mark.slow
