@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from ..decode.loop import PROMPTS_PER_FRAME, Decoding, Suspended, make_prompts
+from ..decode.loop import Decoding, Suspended
 from ..decode.request import Group, LineRequest
 from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from ..engine import Choice
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 LINGER_S = 0.5
 EXCHANGE_S = 0.05  # between two checks of who gives up a row within a piece
 EXCHANGES = 4  # between two frames: each takes a millisecond of the device
+PROMPTS_PER_FRAME = 2  # of queued pieces, half a millisecond each: less than a frame of many lines takes
 NEWCOMERS = 8  # pieces that begin in one frame beside streams; they share one prefill
 COMPLETE_BESIDE = 4  # offline pieces decoded together while other lines stream
 # Time for judging offline pieces between two frames, at least one piece: the device has frames to make meanwhile.
@@ -573,9 +574,10 @@ class Loop:
             self._turns.begin_ahead(one.chunks, one.rows[row], codes)
         if len(self._streamed) > FEW:
             self._deliver(self._turns.settle())
-        if self._prompts:
-            count = min(PROMPTS_PER_FRAME, len(self._prompts))
-            make_prompts([self._prompts.popleft().prompt for _ in range(count)])
+        for _ in range(min(PROMPTS_PER_FRAME, len(self._prompts))):
+            prompt = self._prompts.popleft().prompt
+            prompt.make_inputs()
+            prompt.make_text()
 
     # Samples
 

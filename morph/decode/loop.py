@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,11 @@ import torch
 
 from ..model.finite import not_finite
 from ..model.model import Model
-from ..voice.prompt import Prompt
 from ..words.trace import Trace
 from .buffers import LeftFrames, RowBuffers
 from .decoded import ALIGNMENT, BROKEN, FLAG, Decoded
 from .request import Group, LateText, LineRequest
 from .rows import Frame, Rows
-
-PROMPTS_PER_FRAME = 2  # half a millisecond each: less than a frame of many lines takes
 
 
 class Decoding:
@@ -123,17 +119,12 @@ def decode_lines(
     decoding, waiting = Decoding(model, rows), deque(enumerate(lines))
     running: dict[int, int] = {}  # lines by row
     made: dict[int, Decoded] = {}
-    prompts = 0  # of the first waiting lines, that are made
     while waiting or running:
         if waiting and (room := rows.room(len(waiting))):
             taken = [waiting.popleft() for _ in range(room)]
-            prompts = max(0, prompts - room)
             admitted = decoding.admit([line for _, line in taken])
             running.update(zip(admitted, (number for number, _ in taken), strict=True))
-        if decoding.step():
-            prompts += make_prompts(
-                [line.prompt for _, line in islice(waiting, prompts, prompts + PROMPTS_PER_FRAME)]
-            )
+        decoding.step()
         while (ended := decoding.read()) is not None:
             for row, end in ended:
                 if end == BROKEN:
@@ -142,14 +133,6 @@ def decode_lines(
             if decoding.buffers.appended and on_frame is not None:
                 on_frame(decoding.buffers.appended)
     return [made[number] for number in range(len(lines))]
-
-
-def make_prompts(prompts: Sequence[Prompt]) -> int:
-    """Make prompts of queued lines while the device makes a frame; return their number."""
-    for prompt in prompts:
-        prompt.make_inputs()
-        prompt.make_text()
-    return len(prompts)
 
 
 def decoded(report: np.ndarray, ended: str) -> Decoded:

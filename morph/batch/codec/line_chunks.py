@@ -60,17 +60,15 @@ class LineChunks:
         self._start = 0
         # Of the current piece: its index, where it begins in the joined samples, and its samples so far.
         self._index, self._begin_at, self._length = -1, 0, 0
-        # Samples of silence before the first piece, which are not trimmed; 0 once they have been sent.
-        self._before: int | None = None
-        self._after = 0  # and after the last
-        self._lead = 0  # like ``_before``, kept after sending
+        # Samples of silence before the first piece, once it has come, and after the last: they are not trimmed.
+        self._lead: int | None = None
+        self._after = 0
 
     def add_piece(self, piece: Piece) -> None:
         if self.is_cut:
             return
-        if self._before is None:
-            self._before, piece.silence = piece.silence, 0
-            self._lead = self._before
+        if self._lead is None:
+            self._lead, piece.silence = piece.silence, 0
         if self.piece is None:
             self.piece = piece
         else:
@@ -162,7 +160,7 @@ class LineChunks:
             parts += self._cut()
         words = None
         if numbers is not None:
-            start = self._lead + self._begin_at - (0 if self._trim is None else self._trim.start)
+            start = (self._lead or 0) + self._begin_at - (0 if self._trim is None else self._trim.start)
             words = ChunkTrace(numbers, self._index, begin, start, piece.text)
         return Output(self.number, self._chunk(codes, parts, now, words), self.piece is not piece)
 
@@ -198,7 +196,7 @@ class LineChunks:
     def _chunk(
         self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
     ) -> Chunk:
-        is_plain = self._trim is None and not self._before and not self.ended
+        is_plain = self._trim is None and self._start and not self.ended
         samples = concatenate(parts) if is_plain else self._finish(parts)
         chunk = Chunk(codes, samples, self._start, self.ended, words=words)
         self._start += len(samples)
@@ -209,9 +207,8 @@ class LineChunks:
         """Join samples, with trimmed ends, and the silence at the line's beginning and end."""
         if self._trim is not None:
             parts = [self._trim.add(concatenate(parts))]
-        if self._before:
-            parts.insert(0, np.zeros(self._before, dtype=np.float32))
-            self._before = 0
+        if self._lead and not self._start:
+            parts.insert(0, np.zeros(self._lead, dtype=np.float32))
         if self.ended:
             if self._trim is not None:
                 parts.append(self._trim.end())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Generic, TypeVar
+from typing import Any
 
 from ...runtime.sizes import power_above, power_below
 
@@ -29,8 +29,6 @@ FEWEST = 4
 MOST = 16
 # Or an eighth of all lines, if that is more: each is then served within the twelve frames of its chunk.
 SHARE = 8
-
-L = TypeVar("L")
 
 
 @dataclass(frozen=True)
@@ -166,17 +164,17 @@ class ChunkSizes:
 
 
 @dataclass(slots=True)
-class Claim(Generic[L]):
+class Claim:
     """The frames of one line that could be decoded now."""
 
-    line: L
+    line: Any
     frames: int
     is_urgent: bool = False  # its player would run dry, or the line has finished decoding
     empty_at: float = 0.0  # when its reader has played everything; 0 before the first audio
     steps: int = 1  # of the codec; see ``LineCodec.steps``
 
 
-def choose(claims: Sequence[Claim[L]], lines: int) -> list[Claim[L]]:
+def choose(claims: Sequence[Claim], lines: int) -> list[Claim]:
     """Return the claims for the next step: all urgent claims, then the most pressing claims of started lines."""
     chosen = [claim for claim in claims if claim.is_urgent]
     if len(chosen) == len(claims) or (not chosen and len(claims) < FEWEST):

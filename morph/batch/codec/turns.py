@@ -236,7 +236,7 @@ class CodecTurns:
                 self.end(line)
         return outputs
 
-    def _launch(self, claims: Sequence[Claim[LineChunks]]) -> _InCodec | None:
+    def _launch(self, claims: Sequence[Claim]) -> _InCodec | None:
         if not claims:
             return None
         codes = {}
