@@ -164,7 +164,8 @@ class LayerOps:
     ) -> torch.Tensor:
         """Attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``."""
         normed = decoder.heads + decoder.kv_heads
-        wide = norm(qkv[:, :, :normed].float(), None, decoder.eps) * layer_pass.head_norms[index]
+        heads = functional.rms_norm(qkv[:, :, :normed].float(), (decoder.head_dim,), None, decoder.eps)
+        wide = heads * layer_pass.head_norms[index]
         turned = rotate(wide, layer_pass.angles).to(qkv.dtype).transpose(1, 2)
         queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
         keys, values = layer_pass.view.update(index, keys, qkv[:, :, normed:].transpose(1, 2))
@@ -180,7 +181,7 @@ class LayerOps:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the sum of ``[B, T, H]``, and its RMSNorm with weight ``gain`` ``[H]``."""
         states = states + added
-        return states, norm(states, gain, eps)
+        return states, functional.rms_norm(states, states.shape[-1:], gain, eps)
 
 
 TORCH_OPS = LayerOps()

@@ -27,6 +27,8 @@ SILENT = re.compile("[\u2120\u2122\ufe00-\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e
 
 def plain(text: str) -> str:
     """Return a text with plain quotes, dashes and spaces, fractions as 1/2, powers in words, and without emoji."""
+    if text.isascii() and text.isprintable():
+        return text
     text = SPACED_NUMBER.sub(_spaced, text)
     text = FRACTION_BEHIND_NUMBER.sub(" ", text)
     text = POWER.sub(_power, text).replace("\u2116", "No. ")  # its composition has no dot
