@@ -403,8 +403,10 @@ class Loop:
                 self._leave_row(row, "cancelled")
         status = one.settle()
         if one.number in self._active and not (one.rows or one.suspended):
+            # A slow reader's line keeps no state in the codec.
             while one.speech.is_full and status is not Status.DONE and one.chunks.has_codes:
-                self._flush([one.chunks])  # a slow reader's line keeps no state in the codec
+                if not self._flush([one.chunks]):
+                    break
                 status = one.settle()
             if status is not Status.DONE and not one.holds_codes:
                 self._deactivate(one)
