@@ -29,7 +29,7 @@ from ..speech.text_reader import TextReader
 from ..speech.word_times import follow_words
 from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
-from .codec.line_chunks import NO_CODES, LineChunks, Output
+from .codec.line_chunks import CUT, NO_CODES, LineChunks, Output
 from .codec.pacing import ChunkSizes, Speed
 from .inbox import Inbox, Signal
 from .speech import Chunk, Outcome, Speech
@@ -458,7 +458,7 @@ class Utterance:
         """Note that a streamed piece has been delivered to its end."""
         piece = next(one for one in self.parts.pieces if one.take is None)
         decoded, wave = piece.end_take()
-        is_cut = is_last and self.chunks.is_cut
+        is_cut = is_last and self.chunks.course == CUT
         if is_cut:
             decoded = replace(decoded, ended=CAP)
         self._judge(piece, decoded, wave)

@@ -19,6 +19,8 @@ from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech
 from .pacing import ChunkSizes, Pace
 
+# How far a line is: other pieces may come, all have come, all have been delivered, or it ended at its frame limit.
+OPEN, COMPLETE, ENDED, CUT = range(4)
 NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
 
 
@@ -53,10 +55,8 @@ class LineChunks:
         self._sample_rate, self._fade = sample_rate, round(CROSSFADE_MS / 1000 * sample_rate)
         self._join = StreamJoin(None, self._fade)
         self._trim = EndTrim(sample_rate) if speech.options.trim_ends else None
-        self._complete = False
-        self.ended = False
+        self.course = OPEN
         self._left: float = math.inf if most is None else most  # frames until the line's limit
-        self.is_cut = False  # whether the line ended at its limit
         self._start = 0
         # Of the current piece: its index, where it begins in the joined samples, and its samples so far.
         self._index, self._begin_at, self._length = -1, 0, 0
@@ -65,7 +65,7 @@ class LineChunks:
         self._after = 0
 
     def add_piece(self, piece: Piece) -> None:
-        if self.is_cut:
+        if self.course >= ENDED:
             return
         if self._lead is None:
             self._lead, piece.silence = piece.silence, 0
@@ -76,13 +76,14 @@ class LineChunks:
 
     def _next_piece(self) -> None:
         self.piece = self._later.popleft() if self._later else None
-        self.ended = self._complete and self.piece is None
+        if self.piece is None and self.course == COMPLETE:
+            self.course = ENDED
 
     def complete(self, now: float, silence: int = 0) -> Chunk | None:
         """Note that no piece follows; return the line's last chunk if all have ended. ``silence``: samples after it."""
         if not self._left:
             return None
-        self._complete, self._after, self.ended = True, silence, self.piece is None
+        self._after, self.course = silence, ENDED if self.piece is None else COMPLETE
         samples = self._join.limit(len(self._later) + (self.piece is not None))
         return self._chunk(NO_CODES, [samples], now) if self.ended else None
 
@@ -91,7 +92,11 @@ class LineChunks:
             if piece is not None:
                 piece.drop_waiting()
         self._later.clear()
-        self.piece, self._complete, self.ended = None, True, True
+        self.piece, self.course = None, ENDED
+
+    @property
+    def ended(self) -> bool:
+        return self.course >= ENDED
 
     @property
     def is_starved(self) -> bool:
@@ -175,12 +180,13 @@ class LineChunks:
     def _cut(self) -> list[np.ndarray]:
         """End the line at its limit; return the samples held back. No silence follows."""
         self._after = 0
-        self.is_cut = self.piece is not None or not self._complete
+        has_ended = self.piece is None and self.course != OPEN
         if self.piece is not None and self.piece.decoded:
             parts = [self._join.limit(1), self._join.end()]
         else:
             parts = [self._join.limit(0)]
         self.cancel()
+        self.course = ENDED if has_ended else CUT
         return parts
 
     def end_piece(self, now: float) -> Output | None:
@@ -190,15 +196,16 @@ class LineChunks:
             return None
         parts = [*([] if piece.decoded else self._begin(piece)), self._join.end()]
         self._next_piece()
-        has_samples = self.ended or any(map(len, parts))
+        has_samples = self.course >= ENDED or any(map(len, parts))
         return Output(self.number, self._chunk(NO_CODES, parts, now) if has_samples else None, True)
 
     def _chunk(
         self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
     ) -> Chunk:
-        is_plain = self._trim is None and self._start and not self.ended
+        is_last = self.course >= ENDED
+        is_plain = self._trim is None and self._start and not is_last
         samples = concatenate(parts) if is_plain else self._finish(parts)
-        chunk = Chunk(codes, samples, self._start, self.ended, words=words)
+        chunk = Chunk(codes, samples, self._start, is_last, words=words)
         self._start += len(samples)
         self.sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
         return chunk
@@ -209,7 +216,7 @@ class LineChunks:
             parts = [self._trim.add(concatenate(parts))]
         if self._lead and not self._start:
             parts.insert(0, np.zeros(self._lead, dtype=np.float32))
-        if self.ended:
+        if self.course >= ENDED:
             if self._trim is not None:
                 parts.append(self._trim.end())
             parts.append(np.zeros(self._after, dtype=np.float32))
