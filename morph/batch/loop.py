@@ -290,7 +290,8 @@ class Loop:
         queued = [one for one in self.utterances if one.is_open and not one.is_streamed]
         requests = [one.request for one in entering]
         requests += [one.parts.request(piece) for one in queued for piece in one.ready]
-        plan = RowPlan(self._rows, self._settings.rows, requests, self._is_late, self._settings.ahead)
+        is_late = bool(self._streamed) or self._scheduler.has_live
+        plan = RowPlan(self._rows, self._settings.rows, requests, is_late, self._settings.ahead)
         options = entering[0].utterance.speech.options
         with engine.open_rows(model, options, plan, choice) as rows:
             self._decoding = Decoding(model, rows)
@@ -307,7 +308,8 @@ class Loop:
             self._handle()
         if self._late:
             self._follow_late()
-        self._decoding.rows.late = self._is_late
+        # Lines come while others are decoded; if nothing streams, all are there from the beginning.
+        self._decoding.rows.late = bool(self._streamed) or self._scheduler.has_live
         if self._scheduler.wanted:
             self._admit()
             if self._scheduler.wanted:
@@ -347,11 +349,6 @@ class Loop:
         self.speed.exclude(took)
         self._planned_s = max(PLANNED_S, took)
         self._planned_at = now + (took if has_done else PLANNED_S) / PLANNED_SHARE
-
-    @property
-    def _is_late(self) -> bool:
-        """Whether lines come while others are decoded. If nothing streams, all are there from the beginning."""
-        return bool(self._streamed) or self._scheduler.has_live
 
     # Events
 

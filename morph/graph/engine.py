@@ -527,12 +527,11 @@ class GraphRows:
             self._lag = 0
             return False
         self._lag = self._choose_lag()
-        self._table.send(stopped)
+        positions = self._table.send(stopped)
         began = list[int]()
         if self._unread:
             began = [row for row, launched in self._unread.items() if not launched and row not in stopped]
             self._unread.update(dict.fromkeys(began, True))
-        positions = self._table.positions
         if self._unread and not stopped and self._codes_are_awaited and self.decoder._can_split(positions):
             self._split = positions
         self._launch(positions, stopped)

@@ -30,18 +30,8 @@ class RowTable:
         self._lines = np.full(rows, FREE)
         self._numbers = count()  # of lines, so that a row's next line does not get frames of the one before
         self._reached = np.zeros(rows, dtype=np.int64)
-        self._stopped: Sequence[int] = ()  # rows without the last frame
         self._in_flight: deque[np.ndarray] = deque()
         self._waited = 0  # frames that free rows have waited for others
-
-    @property
-    def positions(self) -> int:
-        """The cache positions of the longest running line."""
-        longest = int(self._reached.max())
-        if not self._stopped:
-            return longest
-        # A stopped row overwrites the position of its next frame, so that one counts too.
-        return max(longest, int(self._reached[list(self._stopped)].max()) + 1)
 
     def room(self, waiting: int) -> int:
         """Return how many waiting lines take rows now, once per frame: none for some frames while few rows are free."""
@@ -64,14 +54,15 @@ class RowTable:
         """Return how many cache positions a row's line uses, with its frames in flight."""
         return int(self._reached[row])
 
-    def send(self, stopped: Sequence[int] = ()) -> None:
-        """Note a frame in flight, of the lines in the rows now except the stopped rows."""
-        self._stopped = stopped
-        sent = self._lines.copy()
-        if stopped:
-            sent[list(stopped)] = FREE
+    def send(self, stopped: Sequence[int] = ()) -> int:
+        """Note a frame in flight, of the lines in the rows now except the stopped rows; return its cache positions."""
+        sent, rows = self._lines.copy(), list(stopped)
+        sent[rows] = FREE
         self._reached[sent != FREE] += 1
         self._in_flight.append(sent)
+        longest = int(self._reached.max())
+        # A stopped row overwrites the position of its next frame, so that one counts too.
+        return max(longest, int(self._reached[rows].max()) + 1) if rows else longest
 
     def receive(self, report: np.ndarray) -> Frame:
         """Return the oldest frame in flight, by its report ``[B, REPORT_WIDTH]``."""
