@@ -585,13 +585,13 @@ class Loop:
         self._deliver(self._turns.turn(self._streamed, comes and len(self._by_row) < self._rows))
 
     def _deliver(self, outputs: Sequence[Output]) -> None:
-        """Apply what the codec has made: the only place that does."""
+        """Apply results of the codec: the only place that does."""
         for output in outputs:
             if (one := self._active.get(output.number)) is not None:
                 one.deliver(output)
 
     def _flush(self, lines: Sequence[LineChunks]) -> bool:
-        """Deliver what is there of lines of which no frames come soon; return whether there was anything."""
+        """Decode and deliver waiting frames of lines, as no others come soon; return whether there were any."""
         self._deliver(self._turns.settle())
         outputs = self._turns.flush(lines)
         self._deliver(outputs or ())
@@ -612,7 +612,7 @@ class Loop:
                 self._whole.start(most)
 
     def _take_complete(self, until: float, wait: bool = False) -> None:
-        """Apply samples of offline pieces that are there, at least one."""
+        """Apply finished samples of offline pieces, at least one."""
         while (made := self._whole.take(wait)) is not None:
             coded, samples = made
             coded.owner.take_samples(coded.piece, samples)

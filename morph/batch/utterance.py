@@ -440,7 +440,7 @@ class Utterance:
     # Codes and chunks
 
     def deliver(self, output: Output) -> None:
-        """Apply what the codec has made of this line."""
+        """Apply a result of the codec."""
         if output.error is not None:
             self.break_off(output.error)
             return

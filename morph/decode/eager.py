@@ -24,7 +24,7 @@ from .talker import Talker
 
 @dataclass(frozen=True)
 class Experiment:
-    """What the laboratory and the parity tests replace in the eager engine.
+    """Parts of the eager engine that the laboratory and the parity tests replace.
 
     ``observe`` is called after every frame with the talker's state ``[1, 1, H]`` and the codes ``[1, 16]``. ``stream``
     is one random generator for all lines, as upstream has; None: one per line, from its seed.
@@ -99,8 +99,8 @@ def choose_kernels(seq_groups: int) -> AbstractContextManager[None]:
 class EagerRows:
     """The rows of one decoding, each decoded by itself.
 
-    A list is decoded line by line, so that the first line is there soon. Streamed lines take turns, a frame each, and a
-    line that waits for text holds up no other.
+    A list is decoded line by line, so that the first line ends soon. Streamed lines take turns, a frame each, and a
+    line without text holds up no other.
     """
 
     began: Sequence[tuple[int, torch.Tensor | None]] = ()  # a frame is made when it is read

@@ -13,7 +13,7 @@ from .guard import FollowsWords, Guard
 
 
 class Group(NamedTuple):
-    """What the lines of one frame have in common; a line's talker does not know it."""
+    """The settings that all lines of one frame share; a line's talker does not know them."""
 
     seq_groups: int
     tail: str
@@ -50,7 +50,7 @@ class LineRequest:
         guard: its limits, which count its frames.
         seed: of the line's random stream. The two engines use different generators.
         text: the rest of the prompt's text; None: the prompt has all of it.
-        sampling: None: as the options of the decoding say. Its limits are the guard's.
+        sampling: None: as the options of the decoding say. Its limits are not used: see ``guard``.
         is_streamed: whether its first frame is urgent.
         words: ends the line with the first frame at which it finds a fault.
         group: None: that of the decoding's options.

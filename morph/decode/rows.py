@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What an engine does before the first line, so that no line waits for it."""
+    """The work of an engine before its first line, so that no line waits for it."""
 
     lines: int = 0  # that may begin together, for capture; 0: as needed
     positions: int = 0  # of each row's cache at first, for late lines; 0: as needed
@@ -28,10 +28,10 @@ NOTHING_AHEAD = Ahead()
 
 @dataclass(frozen=True)
 class RowPlan:
-    """What a decoding needs of an engine's rows.
+    """The needs of a decoding.
 
-    ``rows`` lines are decoded together; an engine may have up to ``limit`` rows. ``first`` are the lines that are there
-    already, and ``late`` tells whether others come while they are decoded.
+    ``rows`` lines are decoded together; an engine may have up to ``limit`` rows. ``first`` are the lines
+    at its beginning, and ``late`` tells whether others come while they are decoded.
     """
 
     rows: int

@@ -26,7 +26,7 @@ NO_CODES = torch.zeros(0, CODE_GROUPS, dtype=torch.int64)
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the codec has made of a line: a chunk, the end of its current piece, or why the line fails."""
+    """The result of a codec step for one line: a chunk, the end of its current piece, or an error."""
 
     number: int  # of the line
     chunk: Chunk | None = None

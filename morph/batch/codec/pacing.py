@@ -37,7 +37,7 @@ class Pace:
 
     first: int  # frames of a line's first chunk
     least: int  # fewest frames that play longer than they take, if all lines have such chunks
-    urgent_s: float  # a reader with less buffered audio must not wait longer
+    urgent_s: float  # a reader with less buffered audio is urgent
     dry_s: float  # a reader with less gets a chunk of any size
 
 
@@ -120,7 +120,7 @@ class ChunkSizes:
     """The sizes of one line's chunks: ``sizes`` in frames, of which the last repeats.
 
     A reader is assumed to play from the first chunk on. If it would run dry before the full size is there, although
-    the device is fast enough, waiting frames are decoded at once. Chunks grow again as audio builds up.
+    the device is fast enough, waiting frames are decoded now. Chunks grow again as audio builds up.
     """
 
     def __init__(self, sizes: Sequence[int], speed: Speed, held_s: float = 0.0):

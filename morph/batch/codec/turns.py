@@ -33,7 +33,7 @@ class CodecTurns:
     def __init__(self, open_codec: Callable[[], LineCodec], module: Computes, speed: Speed):
         self._open_codec, self._module, self._speed = open_codec, module, speed
         self.begun = set[int]()
-        # Of the rows of lines that rest: the frames at which a chunk is due, and when their readers run dry.
+        # Of the rows of resting lines: the frames at which a chunk is due, and when their readers run dry.
         self._due_at, self._dry_at = np.zeros(0, dtype=np.int64), np.zeros(0)
         self._resting: dict[int, LineChunks] = {}  # by row
         self._were_few = True
@@ -142,7 +142,7 @@ class CodecTurns:
     # References of ICL voices: a line waits for at most a part of another line's reference.
 
     def _after_references(self, lines: Collection[LineChunks]) -> Collection[LineChunks]:
-        """Decode a part of the first missing reference; return the lines that wait for none."""
+        """Decode a part of the first missing reference; return the lines without a missing one."""
         waiting = [line for line in lines if line.reference is not None and self._waits_for_reference(line)]
         if not waiting:
             return lines
@@ -171,7 +171,7 @@ class CodecTurns:
     # Steps
 
     def flush(self, lines: Collection[LineChunks]) -> list[Output] | None:
-        """Decode what is there of these lines, as no frames come soon, and wait for it; None if nothing is left.
+        """Decode waiting frames of these lines, as no others come soon; return None if none are left.
 
         One chunk of each line, or a part of a reference: call it until then.
         """
