@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +160,15 @@ def list_of(path: Path) -> Path:
     return path.with_name(path.stem + LIST_SUFFIX)
 
 
+@lru_cache(256)
+def _files(path: Path) -> tuple[Path, ...]:
+    transcript = (path.with_suffix(".txt"),) if is_recording(path) else ()
+    return path, *transcript, list_of(path)
+
+
 def source_states(path: Path) -> tuple[FileState, ...]:
     """Return the states of the file of a voice or a recording, and of the files beside it."""
-    return file_state(path), file_state(path.with_suffix(".txt")), file_state(list_of(path))
+    return tuple(map(file_state, _files(path)))
 
 
 def is_recording(path: Path) -> bool:

@@ -8,6 +8,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 # What a Host header may be: a name or an IPv4 address, or an IPv6 address in brackets; then maybe a port.
@@ -57,14 +58,19 @@ def unlisted_host(headers: Mapping[str, str], hosts: Collection[str] = ()) -> st
 
 def _is_own_name(host: str, listed: Collection[str]) -> bool:
     """Return whether a Host header is an address, localhost, or a name that the user listed."""
+    name, is_own = _read_host(host)
+    return is_own or name in listed
+
+
+@lru_cache(16)
+def _read_host(host: str) -> tuple[str | None, bool]:
+    """Return the name in a Host header, None if there is none, and whether it is localhost or an address."""
     found = HOST.fullmatch(host)
     if found is None:
-        return False
+        return None, False
     name = (found["name"] or found["ipv6"]).lower()
-    if found["name"] and (name == "localhost" or name in listed):
-        return True
     try:
         (ipaddress.IPv6Address if found["ipv6"] else ipaddress.IPv4Address)(name)
     except ValueError:
-        return False
-    return True
+        return (name, name == "localhost") if found["name"] else (None, False)
+    return name, True

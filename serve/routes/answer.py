@@ -24,7 +24,7 @@ BOUNDARY = b"morph-tts-part-5f0c1e"
 MULTIPART = f"multipart/mixed; boundary={BOUNDARY.decode()}"
 END = b"--%b--\r\n" % BOUNDARY
 log = logging.getLogger(__name__)
-CLIENT_LEFT = 499  # in the metrics only
+CLIENT_LEFT, TOO_LATE = 499, 504  # the first in the metrics only
 GOODBYE_S = 5.0  # for the client to be told that its time is over
 CUT = ("cap", "loop")  # how a take ends that is not complete
 TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
@@ -50,30 +50,40 @@ class SpeechAnswer(Response):
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
         self.background = None  # FastAPI looks at it
         self._started = self._has_sound = False
+        self._stopped = 0  # the status of an answer that is over before its end
         self._held = bytearray()  # of the sound, until the next event is due
         self._words: list[dict[str, Any]] = []  # that have ended, until then
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = CLIENT_LEFT
-        # Tasks of asyncio: a task group and a cancel scope of anyio took a third of a request's time in the event loop.
-        answering = asyncio.ensure_future(self._answer(scope, receive, send))
-        leaving = asyncio.ensure_future(_left(receive))
-        seconds = self._speaker.rules.limits.seconds
+        seconds, task = self._speaker.rules.limits.seconds, asyncio.current_task()
+        # In this task, and no cancel scope: each takes a part of the time until the first byte.
+        late = asyncio.get_running_loop().call_later(seconds, self._stop, task, TOO_LATE)
+        leaving = asyncio.ensure_future(self._watch(receive, task))
         try:
-            await asyncio.wait((answering, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                status = answering.result()
-            elif not leaving.done():
-                await _end(answering)
-                status, why = 504, f"the answer took longer than {seconds:g} s: send the text in parts"
-                # A client that takes nothing is not told: its connection is closed for that (``Stalling``).
-                with anyio.move_on_after(GOODBYE_S):
-                    await self._fail(scope, receive, send, ApiError(504, why, code="timeout"))
+            status = await self._answer(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._stopped:  # the server's end
+                raise
+            status = self._stopped
         finally:
-            await _end(answering)
-            await _end(leaving)
+            late.cancel()
+            leaving.cancel()
+        if self._stopped == TOO_LATE:
+            why = f"the answer took longer than {seconds:g} s: send the text in parts"
+            # A client that takes nothing is not told: its connection is closed for that (``Stalling``).
+            with anyio.move_on_after(GOODBYE_S):
+                await self._fail(scope, receive, send, ApiError(TOO_LATE, why, code="timeout"))
         self._metrics.answered(status)
+
+    def _stop(self, answering: Any, status: int) -> None:
+        self._stopped = status
+        answering.cancel()
+
+    async def _watch(self, receive: Receive, answering: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._stop(answering, CLIENT_LEFT)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         try:
@@ -212,17 +222,6 @@ class SpeechAnswer(Response):
         content = as_json(whole.content, SERVED[asked.audio], told) if asked.way == "json" else whole.content
         await self._start(send, **{"content-length": str(len(content)), "x-speech-ended": ended})
         await self._send_bytes(send, content, more=False)
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _end(task: asyncio.Future[Any]) -> None:
-    if not task.done():
-        task.cancel()
-        await asyncio.wait((task,))
 
 
 def as_json(content: bytes, kind: str, told: dict[str, Any]) -> bytes:

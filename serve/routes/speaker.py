@@ -164,31 +164,21 @@ class News:
 class Reading:
     """One speech, read in an event loop. Use it in a ``with``: leaving it frees the row.
 
-    ``others`` holds all readings that are in their ``with``; ``speed`` is that of the sound given out.
+    ``news`` is set when there is more to read; ``speed`` is that of the sound given out.
     """
 
     def __init__(
         self,
-        news: News,
-        others: set[Reading],
-        sample_rate: int,
+        speech: Speech,
+        news: asyncio.Event,
+        speaker: Speaker,
         speed: float,
         timestamps: Timestamps | None = None,
     ) -> None:
-        self._timestamps = timestamps
-        self._all, self._news, self._others = news, asyncio.Event(), others
-        self._sample_rate, self._speed = sample_rate, speed
-        self._speech: Speech | None = None
+        self._speech, self._news, self._timestamps = speech, news, timestamps
+        self._others, self._sample_rate, self._speed = speaker.readings, speaker.model.sample_rate, speed
         self._failure: ApiError | None = None
         self._has_sound = False
-
-    def tell(self) -> None:
-        """Wake the reader, from the batch's thread."""
-        self._all.tell(self._news)
-
-    def read(self, speech: Speech) -> Reading:
-        self._speech = speech
-        return self
 
     def fail(self, error: ApiError) -> None:
         """Have its reader get an error instead of more sound; from the event loop."""
@@ -196,15 +186,9 @@ class Reading:
         self._news.set()
 
     @property
-    def _read(self) -> Speech:
-        assert self._speech is not None
-        return self._speech
-
-    @property
     def has_begun(self) -> bool:
         """Whether there is sound; for an offline line, whether frames are made."""
-        speech = self._speech
-        return self._has_sound or (speech is not None and not speech.is_streamed and speech.progress.done > 0)
+        return self._has_sound or (not self._speech.is_streamed and self._speech.progress.done > 0)
 
     async def __aiter__(self) -> AsyncIterator[np.ndarray]:
         """Yield samples as they come, float32, at most LONGEST_PART each: a pause is one chunk of the engine.
@@ -214,9 +198,9 @@ class Reading:
         speed = SpeedChange(self._speed, self._sample_rate)
         while True:
             self._news.clear()
-            while self._failure is None and self._read.ready:
+            while self._failure is None and self._speech.ready:
                 try:
-                    chunk = self._read.take()
+                    chunk = self._speech.take()
                 except Exception as error:
                     raise as_api_error(error) from error
                 if self._timestamps is not None:
@@ -243,26 +227,26 @@ class Reading:
 
     async def _ended(self) -> None:
         self._news.clear()
-        while not self._read.ended and self._failure is None:
+        while not self._speech.ended and self._failure is None:
             await self._news.wait()
             self._news.clear()
 
     @property
     def frames(self) -> tuple[int, int]:
         """How many frames are made, and how many are expected."""
-        return self._read.progress.done, self._read.progress.expected
+        return self._speech.progress.done, self._speech.progress.expected
 
     def encode(self, name: str) -> Whole:
         """Return an offline line that has ended as a file of a format, and find its words; ApiError if it failed."""
         if self._failure is not None:
             raise self._failure
         try:
-            sounds = [chunk.samples for chunk in self._read]
+            sounds = [chunk.samples for chunk in self._speech]
         except Exception as error:
             raise as_api_error(error) from error
         if self._timestamps is not None:
-            waveform, report = concatenate(sounds), self._read.report
-            spans = self._read.outcome.spans if self._read.outcome else ()
+            waveform, report = concatenate(sounds), self._speech.report
+            spans = self._speech.outcome.spans if self._speech.outcome else ()
             self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, spans))
         return encode_whole(sounds, self._sample_rate, self._speed, name)
 
@@ -277,7 +261,7 @@ class Reading:
     @property
     def report(self) -> LineReport:
         """How the line went, after the last chunk; its seconds are those of the sound that was given out."""
-        report, rate = self._read.report, self._sample_rate
+        report, rate = self._speech.report, self._sample_rate
         if self._speed == 1:
             return report
         samples = changed_length(round(report.seconds * rate), self._speed)
@@ -286,7 +270,7 @@ class Reading:
     @property
     def text_tokens(self) -> int:
         """The tokens of the text, after the last chunk."""
-        return self._read.outcome.text_tokens if self._read.outcome else 0
+        return self._speech.outcome.text_tokens if self._speech.outcome else 0
 
     def __enter__(self) -> Reading:
         self._others.add(self)
@@ -294,7 +278,7 @@ class Reading:
 
     def __exit__(self, *_: object) -> None:
         self._others.discard(self)
-        self._read.close()
+        self._speech.close()
 
 
 def _parts(samples: np.ndarray) -> Iterator[np.ndarray]:
@@ -317,7 +301,7 @@ class Speaker:
         ]
         self._batch = Fleet(self._batches) if others else self._batches[0]
         self._news: News | None = None
-        self._readings: set[Reading] = set()
+        self.readings: set[Reading] = set()
         self._encoders = Encoders()
         self._is_ending = False
         self._ready = threading.Event()
@@ -467,12 +451,14 @@ class Speaker:
             raise shutting_down()
         words = (self.model, text, asked.speed, line.find_readings)
         wanted = Timestamps(*words) if asked.timestamps else None
-        reading = Reading(self._news_here(), self._readings, self.model.sample_rate, asked.speed, wanted)
+        changed = asyncio.Event()
         try:
             held_s = FORMATS[asked.audio].held_s
             last_s = time.perf_counter() + self.rules.limits.seconds * BEFORE_RETRY
             said = {"held_s": held_s, "last_retry_s": last_s, "caller": asked.caller}
-            delivery = Delivery(not asked.complete, keep=False, on_change=reading.tell, **said)
+            delivery = Delivery(
+                not asked.complete, keep=False, on_change=partial(self._news_here().tell, changed), **said
+            )
             speech = self._batch.speak(line, asked.generate, delivery)
         except Busy as error:
             after = {"Retry-After": str(self._retry_after())}
@@ -481,7 +467,7 @@ class Speaker:
             ) from error
         except (ValueError, BatchClosed) as error:
             raise as_api_error(error) from error
-        return reading.read(speech)
+        return Reading(speech, changed, self, asked.speed, wanted)
 
     async def encode(self, reading: Reading, name: str) -> Whole:
         """See ``Reading.encode``; in another thread."""
@@ -511,17 +497,17 @@ class Speaker:
 
     @property
     def is_speaking(self) -> bool:
-        return bool(self._readings)
+        return bool(self.readings)
 
     def stop_taking(self) -> None:
         """Admit no more requests; end those that have no sound yet."""
         self._is_ending = True
-        for reading in self._readings:
+        for reading in self.readings:
             if not reading.has_begun:
                 reading.fail(shutting_down())
 
     def end_all(self) -> None:
-        for reading in self._readings:
+        for reading in self.readings:
             reading.fail(shutting_down())
 
     def between_lines(self, work: Callable[[], Result]) -> Future[Result]:

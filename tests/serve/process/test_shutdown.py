@@ -41,7 +41,7 @@ def test_who_waits_and_who_hears_is_told(serve) -> None:
                 return asyncio.create_task(http.post("/v1/audio/speech", json=asked("word " * 40, **more)))
 
             hears = post(**LONG)
-            await become(lambda: any(one.has_begun for one in speaker._readings))
+            await become(lambda: any(one.has_begun for one in speaker.readings))
             parts = {"stream_format": "multipart", "event_interval": 0.001}
             waits = [post(**LONG), post(stream=False), post(response_format="mp3"), post(**parts)]
             await become(lambda: speaker.status.waiting == 4)
