@@ -7,10 +7,10 @@ import hmac
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from .errors import ApiError, shutting_down
+from .errors import ApiError
 from .options import KEY_VARIABLE, Access
 from .request_checks import why_refused
 
@@ -47,28 +47,17 @@ class Guard:
             refused = WebSocketClose(WS_REFUSED, error.message) if error else None
             await (refused or self._app)(scope, receive, send)
             return
-        sender = _Sender(send, self._access.origin)
         if error is not None:
             if error.status == 401 and "authorization" in headers:
                 await slow_down()
-            await JSONResponse(error.body, error.status, error.headers)(scope, receive, sender)
+            await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
         elif scope["method"] == "OPTIONS":
-            await JSONResponse({}, headers=PREFLIGHT)(scope, receive, sender)
+            await JSONResponse({}, headers=PREFLIGHT)(scope, receive, send)
         else:
             admit(scope)
             # FastAPI's routes know no HEAD; uvicorn, which sees its own scope, sends no body.
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            await self._pass_on({**scope, "method": method}, receive, sender)
-
-    async def _pass_on(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
-        """Have a request answered; if the server's end comes before the answer, say that."""
-        try:
-            await self._app(scope, receive, sender)
-        except asyncio.CancelledError:
-            if not sender.has_begun:
-                error = shutting_down()
-                await JSONResponse(error.body, error.status, error.headers)(scope, receive, sender)
-            raise
+            await self._app({**scope, "method": method}, receive, send)
 
     def _refuse(self, scope: Scope, headers: Headers) -> ApiError | None:
         if (hosts := len(headers.getlist("host"))) > 1:
@@ -86,20 +75,16 @@ class Guard:
         return None if may_pass(self._access, headers) else unauthorized()
 
 
-class _Sender:
-    def __init__(self, send: Send, origin: str | None):
-        self._send, self._origin = send, origin
-        self.has_begun = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.has_begun, origin = True, self._origin
-            own = [(b"x-content-type-options", b"nosniff")]
-            if origin is not None:
-                own += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
-                own += [(b"access-control-expose-headers", SHOWN.encode())]
-            message = {**message, "headers": [*message.get("headers", ()), *own]}
-        await self._send(message)
+def answer_headers(origin: str | None) -> list[tuple[bytes, bytes]]:
+    """Return the headers of every answer; ``origin``: another site whose pages may read them."""
+    own = {"x-content-type-options": "nosniff"}
+    if origin is not None:
+        own |= {
+            "access-control-allow-origin": origin,
+            "vary": "origin",
+            "access-control-expose-headers": SHOWN,
+        }
+    return [(name.encode(), value.encode()) for name, value in own.items()]
 
 
 def may_pass(access: Access, headers: Headers, key: object = None) -> bool:

@@ -1,19 +1,22 @@
 """Give each request an id, in its answer and in the log; optionally write a log line for each request."""
 
+import asyncio
 import logging
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..api.errors import fault
+from ..api.errors import ApiError, fault, shutting_down
 from ..logs import request_id
 
 log = logging.getLogger(__name__)
+RawHeaders = Sequence[tuple[bytes, bytes]]
 
 ID_HEADER = "x-request-id"
 CLEAN_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -24,25 +27,28 @@ CLIENT_LEFT = 499  # before there was a status
 
 
 class RequestLog:
-    """The outermost ASGI middleware: gives each request an id, and answers 500 if the server failed."""
+    """The outermost ASGI middleware: gives each answer an id and ``headers``, also if the server fails or ends."""
 
-    def __init__(self, app: ASGIApp, writes: bool = False):
-        self._app, self._writes = app, writes
+    def __init__(self, app: ASGIApp, headers: RawHeaders = (), writes: bool = False):
+        self._app, self._headers, self._writes = app, headers, writes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        seen, began = _Exchange(id_of(Headers(scope=scope)), receive, send), time.perf_counter()
+        seen, began = (
+            _Exchange(id_of(Headers(scope=scope)), receive, send, self._headers),
+            time.perf_counter(),
+        )
         before = request_id.set(seen.name)
         try:
             await self._app(scope, seen.receive, seen.send)
+        except asyncio.CancelledError:
+            await seen.fail(scope, shutting_down())
+            raise
         except Exception as error:
+            await seen.fail(scope, fault(error))
             seen.ended = FAILED
-            if scope["type"] == "http" and not seen.status:
-                told = fault(error)
-                await JSONResponse(told.body, told.status)(scope, receive, seen.send)
-                seen.ended = FAILED
             raise
         finally:
             request_id.reset(before)
@@ -61,6 +67,7 @@ class _Exchange:
     name: str  # the request's id
     from_client: Receive
     to_client: Send
+    headers: RawHeaders
     status: int = 0  # of the answer, or a WebSocket's close code; 0 before
     ended: str = BROKEN_OFF
 
@@ -75,14 +82,19 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind in STARTS:
-            message = {**message, "headers": [*message.get("headers", ())]}
-            MutableHeaders(scope=message)[ID_HEADER] = self.name
+            own = ((ID_HEADER.encode(), self.name.encode()), *(self.headers if kind == STARTS[0] else ()))
+            message = {**message, "headers": [*message.get("headers", ()), *own]}
             self.status = message.get("status", self.status)
         await self.to_client(message)
         if kind == "http.response.body" and not message.get("more_body", False):
             self.ended = COMPLETE
         elif kind == "websocket.close":
             self.status, self.ended = message.get("code", 1000), COMPLETE
+
+    async def fail(self, scope: Scope, error: ApiError) -> None:
+        """Answer a request with an error, unless its answer has begun."""
+        if scope["type"] == "http" and not self.status:
+            await JSONResponse(error.body, error.status, error.headers)(scope, self.receive, self.send)
 
 
 def id_of(headers: Headers) -> str:

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..api.errors import ApiError, fault
 from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
-from ..api.guard import Guard
+from ..api.guard import Guard, answer_headers
 from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe, render
 from ..api.options import Limits, ServerOptions
 from ..api.request import OPENAI_MODELS, check_model, read_request
@@ -63,7 +63,10 @@ class App(FastAPI):
     def __init__(self, direct: Mapping[tuple[str, str], Endpoint], options: ServerOptions, **more: Any):
         super().__init__(**more)
         self._direct = direct
-        self._front = RequestLog(Guard(self._answer, options.access), options.access_log)
+        access = options.access
+        self._front = RequestLog(
+            Guard(self._answer, access), answer_headers(access.origin), options.access_log
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._front(scope, receive, send)
