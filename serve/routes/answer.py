@@ -132,9 +132,8 @@ class SpeechAnswer(Response):
         asked = self._asked
         report = report_of(reading, self._speaker.describe(asked.generate))
         report["ignored"] = list(asked.ignored)
-        timestamps = {}
-        if reading.has_timestamps and asked.complete:
-            timestamps["timestamps"] = reading.take_timestamps()
+        wanted = asked.timestamps and asked.complete
+        timestamps = {"timestamps": reading.take_timestamps()} if wanted else {}
         return {**timestamps, "usage": usage_of(reading), "report": report}
 
     async def _start(self, send: Send, **more: str) -> None:

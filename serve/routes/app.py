@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,6 @@ FRAMEWORK_SAID = {
     405: "this address does not take this method: GET /docs lists those that it takes",
 }
 Json = dict[str, Any]
-Endpoint = Callable[[Request], Awaitable[Response]]
 SPEECH_JSON = {"application/json": {"schema": {"$ref": "#/components/schemas/Speech"}}}
 LATE = "the body is late"
 VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
@@ -60,20 +59,17 @@ class App(FastAPI):
     ``direct``: endpoints that are called without it, by method and path.
     """
 
-    def __init__(self, direct: Mapping[tuple[str, str], Endpoint], options: ServerOptions, **more: Any):
+    def __init__(self, direct: Mapping[tuple[Any, Any], Any], options: ServerOptions, **more: Any):
         super().__init__(**more)
         self._direct = direct
-        access = options.access
-        self._front = RequestLog(
-            Guard(self._answer, access), answer_headers(access.origin), options.access_log
-        )
+        guard, headers = Guard(self._answer, options.access), answer_headers(options.access.origin)
+        self._front = RequestLog(guard, headers, options.access_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._front(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = self._direct.get((scope.get("method", ""), scope.get("path", "")))
-        if endpoint is None:
+        if (endpoint := self._direct.get((scope.get("method"), scope.get("path")))) is None:
             await super().__call__(scope, receive, send)
             return
         request = Request(scope, receive)
@@ -89,9 +85,8 @@ def create_app(speaker: Speaker, options: ServerOptions) -> App:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await anyio.to_thread.run_sync(
-            int
-        )  # anyio imports its part for asyncio at the first call: 10 ms and more
+        # anyio imports its part for asyncio at the first call: 10 ms and more.
+        await anyio.to_thread.run_sync(int)
         yield
         await anyio.to_thread.run_sync(speaker.close)
 

@@ -250,10 +250,6 @@ class Reading:
             self._timestamps.set_whole(Spoken(waveform, self._sample_rate, report, spans))
         return encode_whole(sounds, self._sample_rate, self._speed, name)
 
-    @property
-    def has_timestamps(self) -> bool:
-        return self._timestamps is not None
-
     def take_timestamps(self) -> list[dict[str, Any]]:
         """Return the words that have ended since the last call; of an offline line, after ``encode``."""
         return [] if self._timestamps is None else self._timestamps.take()
@@ -449,9 +445,9 @@ class Speaker:
             await anyio.to_thread.run_sync(line.find_readings, text)  # remembered for the check of the line
         if self._is_ending:
             raise shutting_down()
-        words = (self.model, text, asked.speed, line.find_readings)
-        wanted = Timestamps(*words) if asked.timestamps else None
-        changed = asyncio.Event()
+        changed, wanted = asyncio.Event(), None
+        if asked.timestamps:
+            wanted = Timestamps(self.model, text, asked.speed, line.find_readings)
         try:
             held_s = FORMATS[asked.audio].held_s
             last_s = time.perf_counter() + self.rules.limits.seconds * BEFORE_RETRY
