@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -73,7 +74,11 @@ def join(
     widest = max(map(_channels, waveforms))
     lead, gaps, tail = silences(spacing, len(waveforms) - 1, sample_rate, widest)
     lengths = [waveform.shape[-1] for waveform in waveforms]
-    fades = _fade_lengths(lengths, gaps, round(spacing.crossfade_ms / 1000 * sample_rate))
+    # At most half a piece, so that a piece's two fades never meet.
+    most, pairs = round(spacing.crossfade_ms / 1000 * sample_rate), pairwise(lengths)
+    fades = [
+        0 if gap else min(most, *(one // 2 for one in pair)) for pair, gap in zip(pairs, gaps, strict=True)
+    ]
     spans = _spans(lengths, gaps, fades, lead)
     return _mix(waveforms, spans, fades, spans[-1][1] + tail), spans
 
@@ -93,12 +98,6 @@ def _check_pieces(waveforms: Sequence[Waveform]) -> None:
 
 def _channels(waveform: Waveform) -> int:
     return 1 if waveform.ndim == 1 else waveform.shape[0]
-
-
-def _fade_lengths(lengths: list[int], gaps: list[int], fade: int) -> list[int]:
-    """Return the overlap at each joint: at most half a piece, so that a piece's two fades never meet."""
-    pairs = zip(lengths[:-1], lengths[1:], gaps, strict=True)
-    return [0 if gap else min(fade, before // 2, after // 2) for before, after, gap in pairs]
 
 
 def _spans(lengths: list[int], gaps: list[int], fades: list[int], lead: int) -> list[Span]:

@@ -215,17 +215,12 @@ def _how_to_complete(path: Path, missing: Sequence[str]) -> str:
     ]
     if not pickled:
         is_copied = not any(Path(name).name.startswith("model") for name in missing if "/" not in name)
-        return (
-            f"download it again, or {COPY}" if is_copied and not _is_published(path) else "download it again"
-        )
+        is_published = path.name.lower() in [name.rpartition("/")[2].lower() for name in PUBLISHED]
+        return f"download it again, or {COPY}" if is_copied and not is_published else "download it again"
     return (
         f"it has {pickled[0]}, a pickle, which is never read; load the model where you trained it and save it as "
         "safetensors with save_pretrained"
     )
-
-
-def _is_published(path: Path) -> bool:
-    return path.name.lower() in [name.rpartition("/")[2].lower() for name in PUBLISHED]
 
 
 def demo_voice() -> Path:

@@ -10,7 +10,6 @@ from safetensors import safe_open
 
 from ..codec.modules import Codec
 from ..model.model import Model
-from ..model.tail import describe_tails
 from ..model.tokens import TextIds
 from ..model.weights.int8 import quantize_talker
 from ..model.weights.joined_weights import view_heads
@@ -148,7 +147,8 @@ def load_model(
             model.letters = load_letters(path / LETTER_FILE, model.codec.config.decoder_config.codebook_size)
         if (path / FILE).is_file():
             model.add_tails(load_tails(path / FILE, path, heads))
-    log.info("%s: %s", path.name, describe_tails(model.tails()))
+    tails = ", ".join(map(str, model.tails())) or "none: crossbar with stock heads"
+    log.info("%s: trained tails for SEQ_GROUPS %s", path.name, tails)
     return model
 
 

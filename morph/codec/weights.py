@@ -129,6 +129,8 @@ class CodecWeights:
         """View a codec's decoder (``modules.Decoder``)."""
         with torch.inference_mode(False), torch.no_grad():
             codebooks, count = _codebooks(decoder.quantizer)
+            # The results of both output projections are added, so one GEMM over both inputs computes the sum.
+            parts = (decoder.quantizer.rvq_first.output_proj, decoder.quantizer.rvq_rest.output_proj)
             start, *blocks, last_snake, last_conv = decoder.decoder
             pre_conv, last = decoder.pre_conv.conv, last_conv.conv
             following = [block.block[0] for block in blocks[1:]] + [last_snake]
@@ -136,7 +138,7 @@ class CodecWeights:
                 codebooks=codebooks,
                 offsets=torch.arange(count, device=codebooks.device) * (len(codebooks) // count),
                 first_groups=decoder.quantizer.n_q_semantic,
-                quantised=_joint_projection(decoder.quantizer),
+                quantised=torch.cat([part.weight.detach()[..., 0] for part in parts], dim=1),
                 pre_conv=(arrange(pre_conv.weight, (0, 2, 1)), pre_conv.bias.detach()),
                 transformer=_transformer(decoder.pre_transformer),
                 upsample=tuple(_upsample(expand, block) for expand, block in decoder.upsample),
@@ -208,12 +210,6 @@ def _codebooks(quantizer: Any) -> tuple[torch.Tensor, int]:
         for book in books
     ]
     return torch.cat(vectors).to(books[0].embedding_sum.dtype), len(books)
-
-
-def _joint_projection(quantizer: Any) -> torch.Tensor:
-    """Concatenate both output projections: their results are added, so one GEMM over both inputs computes the sum."""
-    parts = (quantizer.rvq_first.output_proj, quantizer.rvq_rest.output_proj)
-    return torch.cat([part.weight.detach()[..., 0] for part in parts], dim=1)
 
 
 def _pair(module: Any) -> tuple[torch.Tensor, torch.Tensor]:

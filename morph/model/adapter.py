@@ -186,7 +186,9 @@ def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: 
     if model.fingerprint:
         said = f"{model.fingerprint} {applied.digest} {applied.strength!r}"
         other.fingerprint = hashlib.sha256(said.encode()).hexdigest()
-    _follow(model.first, other, changed)
+    merged, key = model.first.module.merged, str(id(other))
+    merged[key] = torch.nn.ModuleList(changed.values())
+    weakref.finalize(other, _forget, merged, key).atexit = False
     return other
 
 
@@ -203,12 +205,6 @@ def _replaced(module: torch.nn.Module, changed: Mapping[str, torch.nn.Module]) -
     for name, layers in below.items():
         other._modules[name] = _replaced(module.get_submodule(name), layers)
     return other
-
-
-def _follow(first: Model, other: Model, changed: Mapping[str, torch.nn.Module]) -> None:
-    merged, key = first.module.merged, str(id(other))
-    merged[key] = torch.nn.ModuleList(changed.values())
-    weakref.finalize(other, _forget, merged, key).atexit = False
 
 
 def _forget(merged: torch.nn.ModuleDict, key: str) -> None:

@@ -128,7 +128,8 @@ def attend(
     # For one position, query heads that share a key head go to SDPA as that head's positions: keys are read once.
     batch, heads, length, head_dim = queries.shape
     group = heads // keys.shape[1]
-    if length > 1 and group > 1 and _shares_keys(queries):
+    # In FlashAttention alone SDPA reads shared keys without copies of them.
+    if length > 1 and group > 1 and queries.is_cuda and queries.element_size() == 2 and SHARES_KEYS:
         return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
     if length > 1:
         keys, values = repeat_heads(keys, values, heads)
@@ -136,11 +137,6 @@ def attend(
     grouped = queries.view(batch, -1, group, head_dim)
     out = functional.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
     return out.reshape(batch, heads, 1, head_dim)
-
-
-def _shares_keys(queries: torch.Tensor) -> bool:
-    """Return whether SDPA reads shared keys without copies of them: in FlashAttention only."""
-    return queries.is_cuda and queries.element_size() == 2 and SHARES_KEYS
 
 
 @dataclass(frozen=True)

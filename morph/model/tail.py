@@ -60,12 +60,6 @@ class Tail(torch.nn.Module):
         )
 
 
-def describe_tails(tails: Mapping[int, Tail]) -> str:
-    if not tails:
-        return "crossbar with stock heads (no trained tails)"
-    return "trained tails for SEQ_GROUPS " + ", ".join(map(str, tails))
-
-
 def check_parts(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weight) -> None:
     """Raise ValueError for parts that are not finite or do not fit SEQ_GROUPS and the stock heads ``[15, V, H]``."""
     if check_seq_groups(seq_groups) == PREDICTED_GROUPS:

@@ -34,7 +34,10 @@ def plain(text: str) -> str:
     text = POWER.sub(_power, text).replace("\u2116", "No. ")  # its composition has no dot
     text = unicodedata.normalize("NFKC", SILENT.sub("", text)).translate(READABLE)
     spaced = (" " if char.isspace() and char not in SOUNDED_SIGNS else char for char in text)
-    return "".join(char for char in spaced if char in SOUNDED_SIGNS or not _is_soundless(char))
+    silent = ("C", "So")  # categories
+    return "".join(
+        char for char in spaced if char in SOUNDED_SIGNS or not unicodedata.category(char).startswith(silent)
+    )
 
 
 def _spaced(match: re.Match[str]) -> str:
@@ -47,7 +50,3 @@ def _power(match: re.Match[str]) -> str:
     said = POWERS.get(exponent, f" to the power of {exponent}")
     behind = match.string[match.end() : match.end() + 1]
     return f"{said} " if behind.isalnum() else said
-
-
-def _is_soundless(char: str) -> bool:
-    return unicodedata.category(char).startswith(("C", "So"))

@@ -79,7 +79,12 @@ class WholeCast(io.ComfyNode):
         **fixed: Voice | None,
     ) -> io.NodeOutput:
         check_cast(cast or {})
-        own = assign_voices(read_names(names), connected_voices({**(voices or {}), **fixed}))
+        given = {**(voices or {}), **fixed}
+        connected = {name: voice for name, voice in given.items() if voice is not None}
+        for name, voice in connected.items():
+            check_voice(voice, name)
+        numbered = {int(name.rpartition("_")[2]): voice for name, voice in connected.items()}
+        own = assign_voices(read_names(names), numbered)
         return io.NodeOutput(join_casts(cast or {}, own.items()))
 
 
@@ -100,11 +105,3 @@ def voice_inputs() -> list[io.Input]:
     names = [f"{SLOT}{number}" for number in range(1, MOST_GROWN + 1)]
     template = growing.TemplateNames(input=voice, names=names, min=1)
     return [growing.Input(VOICES, template=template, tooltip="The characters' voices. Required: the first.")]
-
-
-def connected_voices(inputs_by_name: dict[str, Voice | None]) -> dict[int, Voice]:
-    """Return the voices by the numbers at the end of their inputs' names; ValueError for anything else."""
-    connected = {name: voice for name, voice in inputs_by_name.items() if voice is not None}
-    for name, voice in connected.items():
-        check_voice(voice, name)
-    return {int(name.rpartition("_")[2]): voice for name, voice in connected.items()}

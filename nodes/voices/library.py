@@ -60,7 +60,9 @@ class SaveVoice(io.ComfyNode):
             )
         with saved_voices().saving(path):
             save_source(named, path)
-        shown = f"saved {VOICE_FOLDER}/{path.name}{_remark(path.stem)}"
+        shown, name, preset = f"saved {VOICE_FOLDER}/{path.name}", path.stem, Needs("", speakers=(path.stem,))
+        if any(preset.are_met_by(config) for config in local_checkpoints().values()):
+            shown += f"\n{name} is also a preset speaker: a script that names {name} now gets the saved voice"
         return io.NodeOutput(named, ui=ui.PreviewText(shown))
 
 
@@ -103,13 +105,6 @@ class LoadVoice(io.ComfyNode):
         voice = load_source(path, None if model is None else model.clone_recording)
         shown = [*voice.notes, *filter(None, [voice.recipe])]
         return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(shown))) if shown else io.NodeOutput(voice)
-
-
-def _remark(name: str) -> str:
-    preset = Needs("", speakers=(name,))
-    if not any(preset.are_met_by(config) for config in local_checkpoints().values()):
-        return ""
-    return f"\n{name} is also a preset speaker: a script that names {name} now gets the saved voice"
 
 
 def check_saved(name: str) -> None:

@@ -53,7 +53,9 @@ def add_speech(parser: argparse.ArgumentParser) -> None:
     arguments.add_settings(parser)
     arguments.add_pronunciation(parser)
     arguments.add_word_check(parser)
-    add_words(parser)
+    group = parser.add_argument_group("words")
+    group.add_argument("--words", type=ending_in([f".{one}" for one in FORMATS]), metavar="FILE")
+    group.add_argument("--words-by", choices=UNITS, default="phrase")
     arguments.add_model(parser)
 
 
@@ -214,12 +216,6 @@ def read_text(source: int) -> Iterator[str]:
         yield decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise ValueError(f"the text on stdin is not UTF-8 ({error.reason}): convert it") from error
-
-
-def add_words(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("words")
-    group.add_argument("--words", type=ending_in([f".{one}" for one in FORMATS]), metavar="FILE")
-    group.add_argument("--words-by", choices=UNITS, default="phrase")
 
 
 def write_words(lines: Sequence[LineWords], options: argparse.Namespace) -> None:

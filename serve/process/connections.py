@@ -45,11 +45,6 @@ def full() -> ApiError:
     return ApiError(503, "the server has as many connections as it takes: try again", headers=headers)
 
 
-def bad_request() -> ApiError:
-    message = f"this is not an HTTP request with a head of at most {HEAD_BYTES // 1024} KiB: send one"
-    return ApiError(400, message, headers={"Connection": "close"})
-
-
 def raw_answer(error: ApiError) -> bytes:
     body = json.dumps(error.body).encode()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **error.headers}
@@ -179,7 +174,8 @@ class Impatient(Stalling):
     def send_400_response(self, _: str) -> None:
         """Answer what is not HTTP, unless an answer has begun; uvicorn calls this."""
         if not self._is_answering:
-            self.transport.write(raw_answer(bad_request()))
+            message = f"this is not an HTTP request with a head of at most {HEAD_BYTES // 1024} KiB: send one"
+            self.transport.write(raw_answer(ApiError(400, message, headers={"Connection": "close"})))
         self._hold()
 
     def _hold(self) -> None:

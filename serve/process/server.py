@@ -119,7 +119,10 @@ def run_server(options: ServerOptions) -> None:
 
 
 def _run_server(options: ServerOptions) -> None:
-    wake_devices(options)
+    from ...morph.kernels.wake import wake
+
+    for name in options.all_devices:  # what GPUs need is loaded beside imports and the weights
+        threading.Thread(target=wake, args=(name,), name="speech warm-up", daemon=True).start()
     lines = (rows_of(options) + options.waiting) * len(options.all_devices)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         app = make_app(options)
@@ -204,14 +207,6 @@ def make_app(options: ServerOptions) -> Starlette:
     from ..routes.app import create_app  # meanwhile
 
     return create_app(speaker, options)
-
-
-def wake_devices(options: ServerOptions) -> None:
-    """Load what GPUs need in threads, beside imports and the weights."""
-    from ...morph.kernels.wake import wake
-
-    for name in options.all_devices:
-        threading.Thread(target=wake, args=(name,), name="speech warm-up", daemon=True).start()
 
 
 def load_speaker(options: ServerOptions) -> Speaker:

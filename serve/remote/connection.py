@@ -16,6 +16,7 @@ import soundfile
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ...morph.options import FRAME_RATE
+from ...morph.speech.pieces import concatenate
 from ...morph.voice.file import save_voice
 from ...morph.voice.voice import Voice
 from ...morph.words.timing import WordTime
@@ -152,7 +153,7 @@ class Connection:
             if event.type == "speech.audio.progress":
                 hearer.on_frames(event.frames, event.expected)
             elif event.type == "speech.audio.done":
-                return Answer(_join(sounds), job.sample_rate, event.report, words)
+                return Answer(concatenate(sounds), job.sample_rate, event.report, words)
             elif event.type not in SOUND:
                 raise of_status(self._server, 500, said, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
@@ -278,12 +279,6 @@ def _samples(content: bytes) -> tuple[np.ndarray, int]:
     if not np.isfinite(samples).all():
         raise ValueError("some of its samples are no numbers")
     return samples, file.samplerate
-
-
-def _join(parts: list[np.ndarray]) -> np.ndarray:
-    if len(parts) == 1:  # a complete sound: no copy
-        return parts[0]
-    return np.concatenate([np.zeros(0, dtype=np.float32), *parts])
 
 
 def _file_of(voice: Voice) -> bytes:

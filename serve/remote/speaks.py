@@ -21,7 +21,7 @@ from ...morph.batch.speech import Chunk, Delivery, Outcome, Speech
 from ...morph.options import AUTO_ROWS, FRAME_RATE, GenerateOptions
 from ...morph.runtime.bell import Bell
 from ...morph.speech.lines import Line, LineReport, Spoken
-from ...morph.speech.pieces import text_as_spoken
+from ...morph.speech.pieces import concatenate, text_as_spoken
 from ...morph.speech.report import compose, engines_of
 from ...morph.speech.takes import RetryPolicy, is_silent, next_seed, rank
 from ...morph.text.duration import likely_frames
@@ -115,8 +115,7 @@ class RemoteLine:
         self.speech.bell = Bell()  # the previous one refers to this object, and so to its audio
 
     def stop(self) -> None:
-        told = LineTold(ended="cancelled")
-        sound = np.concatenate([np.zeros(0, dtype=np.float32), *self._sound])
+        sound, told = concatenate(self._sound), LineTold(ended="cancelled")
         self.finish(self.spoken(Answer(sound, self.job.sample_rate, told), 1))
 
     def spoken(self, answer: Answer, take: int) -> Spoken:
@@ -268,17 +267,14 @@ class RemoteSpeaks:
 
     def _start(self) -> None:
         """Start the next lines, up to the limit; a line with a slow reader leaves its place to another."""
-        while self._waiting and self._has_place:
+        while self._waiting and len(self._running) < self.facts.most_lines:
+            if sum(not line.speech.is_full for line in self._running) >= self.in_flight:
+                return
             line = heapq.heappop(self._waiting)[2]
             if not line.speech.ended:
                 task = self._thread.loop.create_task(self._best_take(line))
                 self._running[line] = task
                 task.add_done_callback(partial(self._done, line))
-
-    @property
-    def _has_place(self) -> bool:
-        wanted = sum(not line.speech.is_full for line in self._running)
-        return wanted < self.in_flight and len(self._running) < self.facts.most_lines
 
     def _look(self, line: RemoteLine) -> None:
         line.look()

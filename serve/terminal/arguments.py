@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -112,16 +112,8 @@ def folder(word: str) -> Path:
     return Path(filled(word))
 
 
-def existing_file(word: str) -> Path:
-    return _existing(word, "file", os.path.isfile)
-
-
-def existing_folder(word: str) -> Path:
-    return _existing(word, "folder", os.path.isdir)
-
-
-def _existing(word: str, kind: str, is_there: Callable[[str], bool]) -> Path:
-    if not is_there(word):
+def existing_file(word: str, kind: str = "file") -> Path:
+    if not (os.path.isfile if kind == "file" else os.path.isdir)(word):
         raise argparse.ArgumentTypeError(f"{word} is not a {kind}: give the path of one that exists")
     return Path(word)
 
@@ -255,7 +247,7 @@ def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
 
 
 def add_folders(group: argparse._ActionsContainer) -> None:
-    group.add_argument("--comfyui", type=existing_folder, metavar="FOLDER")
+    group.add_argument("--comfyui", type=partial(existing_file, kind="folder"), metavar="FOLDER")
 
 
 def add_voice(parser: argparse.ArgumentParser) -> None:

@@ -174,7 +174,7 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
     sent: list[Any] = []
     read = app_module.read_request
     monkeypatch.setattr(
-        app_module, "read_request", lambda body, rules: sent.append(body) or read(body, rules)
+        app_module, "read_request", lambda body, *more: sent.append(body) or read(body, *more)
     )
     line = ryan(client)
     deliveries = (Delivery(), Delivery(live=False, heard_later=True), UNHEARD)
