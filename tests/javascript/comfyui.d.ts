@@ -66,6 +66,7 @@ interface GraphNode {
   toggleAdvanced(): void
   hasAdvancedWidgets?(): boolean // newer pages
   isWidgetVisible(widget: Widget): boolean
+  getInputNode(slot: number): GraphNode | null
   computeSize(): number[]
   setSize(size: number[]): void
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.comfy.examples import (
+    BOTH_PAGES,
     CLASSIC,
     NODES_2,
     PAGES,
@@ -44,6 +45,14 @@ BOX_HEIGHT = """(kind) => {
   const drawn = document.querySelector(`[data-node-id="${node.id}"] textarea`)
   return drawn?.offsetHeight ?? node.widgets.find((one) => one.element?.tagName === 'TEXTAREA').computedHeight
 }"""
+FOCUS = """(kind) => {
+  const node = window.app.graph.nodes.find((node) => node.type === kind)
+  const drawn = document.querySelector(`[data-node-id="${node.id}"] textarea`)
+  const box = drawn ?? node.widgets.find((one) => one.name === 'script').element
+  box.focus()
+}"""
+SCRIPT_OF = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
+  .widgets.find((one) => one.name === 'script').value"""
 FAIL = """([id, type, message, exception]) => window.app.api.dispatchCustomEvent('execution_error', {
   prompt_id: 'x', node_id: id, node_type: type, exception_type: exception, exception_message: message,
   traceback: [], executed: [],
@@ -339,3 +348,31 @@ def test_more_shows_the_folded_widgets_and_how_many_are_changed(page: ComfyPage,
     page.settle()
     assert "split_chars" not in page.page.evaluate(FOLDED, "MorphTTSGenerateSpeech")
     assert page.problems() == []
+
+
+@pytest.mark.parametrize("label", BOTH_PAGES, indirect=True, scope="module")
+def test_a_new_line_of_a_script_offers_the_names_of_the_cast(page: ComfyPage) -> None:
+    page.load(read_workflow(DIALOGUE))
+    set_widget(page, SCRIPT, "script", "BEN: Hello there.")
+    page.page.evaluate(LOOK_AT, SCRIPT)
+    page.settle()
+    page.page.evaluate(FOCUS, SCRIPT)
+    names, keyboard = page.page.locator(".morph-names"), page.page.keyboard
+    keyboard.press("Control+End")
+    keyboard.press("Enter")
+    names.wait_for()
+    assert {"BEN", "CLARA"} <= set(names.locator("div").all_inner_texts())
+    keyboard.type("cl")
+    assert names.locator("div").all_inner_texts() == ["CLARA"]
+    keyboard.press("Tab")
+    keyboard.type("Good evening.")
+    assert names.count() == 0
+    keyboard.press("Enter")
+    keyboard.press("ArrowDown")
+    keyboard.press("Enter")
+    keyboard.type("Hello.\n\n")
+    lines = page.page.evaluate(SCRIPT_OF, SCRIPT).split("\n")
+    assert lines[:2] == ["BEN: Hello there.", "CLARA: Good evening."]
+    assert lines[2].endswith(": Hello.") and lines[3:] == ["", ""], "Enter alone takes no name"
+    keyboard.press("Escape")
+    assert names.count() == 0 and page.problems() == []
