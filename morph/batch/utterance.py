@@ -242,7 +242,7 @@ class Utterance:
 
     def _complete_text(self) -> None:
         """Note that the pieces of a text have come together."""
-        self.speech.progress.expect(self.parts.expected, len(self.parts.pieces))
+        self.speech.progress.expect(expected_of(self.parts.pieces), len(self.parts.pieces))
         if self.is_streamed:
             self._add_pieces(0)
             self._complete()
@@ -261,9 +261,9 @@ class Utterance:
         for piece in self.parts.pieces[begin:]:
             piece.silence = round(piece.pause_s * self._rate)
             self.chunks.add_piece(piece)
-        chars = 0 if self._text.is_late else len(self._text.text)
-        count = max(len(self.parts.pieces), chars // (self.parts.limit or SHORT))
-        self.speech.progress.expect(max(self.speech.progress.expected, self.parts.expected), count)
+        pieces, chars = self.parts.pieces, 0 if self._text.is_late else len(self._text.text)
+        expected = max(self.speech.progress.expected, expected_of(pieces))
+        self.speech.progress.expect(expected, max(len(pieces), chars // (self.parts.limit or SHORT)))
 
     @property
     def _waiting(self) -> int:

@@ -148,10 +148,6 @@ class LinePieces:
         ]
 
     @property
-    def expected(self) -> int:
-        return expected_of(self.pieces)
-
-    @property
     def text_tokens(self) -> int:
         return sum(piece.prompt.text_tokens for piece in self.pieces)
 
@@ -183,7 +179,10 @@ class LineCutter:
             self.silence += pause_s
             for words in split_arriving(self._write_out(part, normalizer), self._limit):
                 if any(char.isalnum() for char in words):
-                    yield self._piece(normalizer.close(words))
+                    seed, stride = self._line.seed + self._pieces, self._pieces + 1
+                    piece = Piece(normalizer.close(words), seed, stride, self.silence)
+                    self._pieces, self.silence = stride, 0.0
+                    yield piece
         self.silence += paused.pauses_s[-1]
 
     def _write_out(self, part: str, normalizer: Normalizer) -> Iterator[tuple[str, bool]]:
@@ -192,11 +191,6 @@ class LineCutter:
             self._said.append(said)
             yield said.text, said.ends
         self.unread -= 1
-
-    def _piece(self, words: str) -> Piece:
-        piece = Piece(words, self._line.seed + self._pieces, self._pieces + 1, self.silence)
-        self._pieces, self.silence = self._pieces + 1, 0.0
-        return piece
 
     def said(self, text: str) -> SpokenText:
         """Return the line's ``text`` as spoken, as far as it is normalized; without pauses if no word differs."""
@@ -236,17 +230,13 @@ def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> 
 
 
 def normalizer_of(model: Model, options: GenerateOptions) -> Normalizer:
-    return Normalizer(_written_language(model, options))
-
-
-def _written_language(model: Model, options: GenerateOptions) -> str:
-    return model.profile.normalize if options.normalize == "auto" else ""
+    return Normalizer(model.profile.normalize if options.normalize == "auto" else "")
 
 
 def piece_limit(model: Model, options: GenerateOptions) -> int:
     """Return the longest piece in characters, 0 for any, with room for a full stop if one may be added."""
     limit = min(options.split_chars, model.profile.longest_piece)
-    return limit - 1 if limit and _written_language(model, options) else limit
+    return limit - 1 if limit and normalizer_of(model, options).language else limit
 
 
 def text_as_spoken(line: Line, text: SpokenText) -> str:
