@@ -223,35 +223,33 @@ class Loop:
         self._groups.clear()
         self._prompts.clear()
         for one in failed:
-            if self._retry_elsewhere(one, error):
-                continue
-            is_final_error = is_final(error) or len(failed) == 1 or self.inbox.is_closed
-            if one.is_untouched and not (one.is_alone or is_final_error):
-                self._again(one, is_alone=True)
-            else:
+            if not self._retry(one, error, is_shared=len(failed) > 1):
                 self._end(one, one.outcome(error))
 
-    def _retry_elsewhere(self, one: Utterance, error: BaseException) -> bool:
-        """Have a line that failed here spoken on another device, if nothing of it was delivered."""
+    def _retry(self, one: Utterance, error: BaseException, is_shared: bool = False) -> bool:
+        """Have a line that failed spoken from its beginning, if nothing of it was delivered; return whether it is.
+
+        Another device speaks it; if none is left, and others failed with it (``is_shared``), this one alone.
+        """
         self._scheduler.note_end(self._device, is_failure(error))
-        if not (is_failure(error) and one.is_untouched) or self.inbox.is_closed:
+        if is_final(error) or self.inbox.is_closed or not one.is_untouched:
             return False
         failed_on = {**one.failed_on, self._device: say_why(error)}
-        if len(failed_on) == len(self._loops):
+        is_elsewhere = is_failure(error) and len(failed_on) < len(self._loops)
+        if is_elsewhere:
+            log.warning("a line could not be made on %s (%s)", self.name, error)
+            one.failed_on = failed_on
+        elif is_failure(error):
             for device in range(len(self._loops)):  # the line is at fault
                 self._scheduler.note_end(device, False)
+        if not is_elsewhere and (one.is_alone or not is_shared):
             return False
-        log.warning("a line could not be made on %s (%s)", self.name, error)
-        one.failed_on = failed_on
-        self._again(one, is_alone=False)
-        return True
-
-    def _again(self, one: Utterance, is_alone: bool) -> None:
         self._remove(one)
-        again = one.again(is_alone)
-        again.device = self._device if is_alone else -1
+        again = one.again(is_alone=not is_elsewhere)
+        again.device = -1 if is_elsewhere else self._device
         self._scheduler.resubmit(again, time.perf_counter())
         again.signal.set()
+        return True
 
     def _speak(self) -> None:
         engine, model = self._synthesizer.engine, self._synthesizer.model
@@ -414,14 +412,14 @@ class Loop:
 
     def _finish(self, one: Utterance) -> None:
         outcome = one.outcome()
-        if outcome.error is None or not self._retry_elsewhere(one, outcome.error):
+        if outcome.error is None or not self._retry(one, outcome.error):
             self._scheduler.note_end(self._device, False)
             self._end(one, outcome)
 
     def _fail(self, one: Utterance, error: BaseException) -> None:
         for row in [row for row, other in self._by_row.items() if other is one]:
             self._leave_row(row, "cancelled")
-        if not self._retry_elsewhere(one, error):
+        if not self._retry(one, error):
             self._end(one, one.outcome(error))
 
     def _end(self, one: Utterance, outcome: Outcome) -> None:
