@@ -186,10 +186,10 @@ class Batch(Backend):
 def _stop(loop: Loop, job: Job) -> None:
     """End all lines and join the thread, unless it still waits for the model, which the caller may hold."""
     loop.inbox.close()
-    if loop.has_model and not job.is_current:
-        job.join()
-    else:
+    if loop.waits_for_model or job.is_current:
         loop.end()
+    else:
+        job.join()
 
 
 def _end(loop: weakref.ref[Loop], job: weakref.ref[Job]) -> None:

@@ -86,7 +86,7 @@ class Loop:
         self._synthesizer, self._settings, self._rows = synthesizer, settings, settings.rows
         self.inbox = Inbox()
         self.join(scheduler, [self], 0)
-        self.has_model = False
+        self.waits_for_model = False
         self.frames = 0  # of all lines
         self.speed = Speed(1 / FRAME_RATE)
         self._active: dict[int, Utterance] = {}
@@ -185,14 +185,16 @@ class Loop:
     @contextmanager
     def _model(self) -> Iterator[None]:
         """Hold the model; raise BatchClosed if the batch was closed meanwhile: torch must not run at program exit."""
-        with self._synthesizer.model.exclusive():
-            self.has_model = True
-            try:
+        self.waits_for_model = True
+        try:
+            self._check_open()  # after the line above: who closes the batch reads it then
+            with self._synthesizer.model.exclusive():
+                self.waits_for_model = False
                 self._check_open()
                 with self._synthesizer.session():
                     yield
-            finally:
-                self.has_model = False
+        finally:
+            self.waits_for_model = False
 
     def _check_open(self) -> None:
         if self.inbox.is_closed:
