@@ -125,6 +125,13 @@ def speak_dollars(address: str, number: int, is_over: Callable[[], bool]) -> Non
         speak(address, input=dollars(chance), pronunciation=words)
 
 
+def speak_dollar_files(address: str, number: int, is_over: Callable[[], bool]) -> None:
+    """Request files of texts of amounts."""
+    chance = random.Random(number)
+    while not is_over():
+        speak(address, input=dollars(chance), stream=False)
+
+
 def reset(address: str, _: int, is_over: Callable[[], bool]) -> None:
     """Connect, send a request without the key, and reset the connection."""
     to = urlsplit(address)
@@ -222,6 +229,7 @@ def compute(_: str, __: int, is_over: Callable[[], bool]) -> None:
 ATTACKS: dict[str, tuple[int, Callable[[str, int, Callable[[], bool]], None]]] = {
     "busy": (1, compute),
     "dollars": (2, speak_dollars),
+    "dollar_files": (2, speak_dollar_files),
     "pronunciations": (5, speak_dollars),
     "resets": (8, reset),
     "pings": (4, ping),

@@ -621,13 +621,13 @@ class Loop:
 
     @property
     def _complete_now(self) -> int:
-        """How many offline pieces to decode next: many together, or what takes no longer than readers can wait."""
+        """How many offline pieces to decode next: many together, or what takes half as long as readers can wait."""
         whole, is_list = self._whole, self._settings.linger_s is None
         if not whole.count or whole.is_making:  # a reader would wait for all in flight
             return 0
         if streamed := [one for one in self._streamed if not one.is_starved]:
             empty_at = min(math.inf if one.ended else one.sizes.empty_at for one in streamed)
-            return min(COMPLETE_BESIDE, whole.fit(empty_at - time.perf_counter()))
+            return min(COMPLETE_BESIDE, whole.fit((empty_at - time.perf_counter()) / 2))
         gather_s = GATHER_LIST_S if is_list else GATHER_S
         gathered = whole.waited_s >= gather_s and not (is_list and self._scheduler.wanted)
         return whole.count if gathered or whole.count >= self._rows else 0
