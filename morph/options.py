@@ -204,7 +204,7 @@ class GenerateOptions(Checked):
     sampling: Sampling | None = None  # None takes the checkpoint's own
     batch_size: int = setting(
         AUTO_ROWS,
-        "lines decoded at a time; 0: as many as there are and the memory allows",
+        "lines decoded at a time; 0: all of them, if they fit into memory",
         1,
         MOST_LINES,
         " for as many as there are lines and memory",

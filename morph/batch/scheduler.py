@@ -17,16 +17,17 @@ Any thread may call ``submit``, ``requeue``, ``remove`` and ``utterances``; a de
 the lock: they must not wait or call back.
 
 1. A lower ``order`` goes first.
-2. Streamed utterances go by deadline: when their player runs dry; a new one's is now. Deadlines of the same START_S,
-   and all that have passed, are equal: then the caller with the fewest rows goes first, then who of its first LOOKS_AT
-   has least left to say, less a tenth of the time since its player ran dry, and less BEGUN_S if it plays already. So a
-   short line is heard soon although long ones have more to say than the device can make.
-3. Offline utterances take the rows that are left, but for one until RESERVE_S after a stream: the caller with the
-   fewest rows first, then the earliest submission, then the longest. While streams take all rows, offline ones get
-   every fourth that is free, up to a quarter of the rows.
-4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S before its own, and to one
-   whose player is dry already and that has LESS_S less to say, and BEGUN_S if it is new: a new line does not wait
-   until long texts are ahead.
+2. Streamed utterances go by deadline: the time at which their player runs dry; for a new one, now. Deadlines in one
+   START_S are equal, and so are all that have passed. Among equals the caller with the fewest rows goes first, then
+   (of the first LOOKS_AT of a caller) the utterance with the least left to say. A tenth of the time since its player
+   ran dry is subtracted from that, and BEGUN_S if it already plays. Short lines thus start soon although the device
+   cannot keep up with long ones.
+3. Offline utterances get the rows that are left, except one, which is kept for a stream until RESERVE_S after the last:
+   the caller with the fewest rows first, then the earliest submission, then the longest. While streams take all rows,
+   offline utterances get every fourth row that becomes free, up to a quarter of all rows.
+4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S sooner, and to one whose
+   player is dry and that has LESS_S less to say (LESS_S + BEGUN_S if it is new). So a new line does not wait until a
+   long text is ahead.
 5. Groups make frames in rounds, the earliest deadline first.
 """
 
@@ -254,10 +255,10 @@ class Scheduler(Generic[U]):
         return min(free, math.ceil(share) - running.count(device))
 
     def yields(self, device: int, now: float, free: int = 0) -> U | None:
-        """Return the running stream that gives up its row within a piece to one whose player runs dry before its own.
+        """Return the running stream that gives up its row within a piece to another utterance (rule 4), or None.
 
-        One that has no use for its row gives it up to an offline utterance too. Although rows are ``free``, one that
-        runs alone waits for all.
+        A stream that cannot use its row also gives it up to an offline utterance. While rows are ``free``, only an
+        utterance that runs alone asks for another.
         """
         with self.lock:
             places = [one for one in self._with_rows.values() if one.utterance.device == device]
