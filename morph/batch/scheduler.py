@@ -206,6 +206,7 @@ class Scheduler(Generic[U]):
         with self.lock:
             if (place := self._places.get(id(utterance))) is not None:
                 self._hold(place, place.rows - 1)
+                self._count_state(place)
                 if place.is_live:
                     self._streamed_at[place.utterance.device] = now
 
@@ -335,6 +336,7 @@ class Scheduler(Generic[U]):
         if not place.wants:
             self._dequeue(place)
         self._hold(place, place.rows + 1)
+        self._count_state(place)
 
     def _hold(self, place: _Place[U], rows: int) -> None:
         more, place.rows = rows - place.rows, rows
@@ -346,13 +348,14 @@ class Scheduler(Generic[U]):
         self._with_rows.pop(place.number, None)
         if rows:
             self._with_rows[place.number] = place
-        self._count_state(place)
 
     def _enqueue(self, place: _Place[U], now: float) -> None:
         one, rows = place.utterance, place.rows
-        self._hold(place, 0)  # its rows may be those of a stream from now on
-        place.is_live, place.wants = one.is_live, one.wants
-        self._hold(place, rows)
+        if one.is_live != place.is_live:  # its rows are those of a stream from now on, or no longer
+            self._hold(place, 0)
+            place.is_live = one.is_live
+            self._hold(place, rows)
+        place.wants = one.wants
         if place.wants:
             place.key = _key(place, now)
             if place.is_live:
