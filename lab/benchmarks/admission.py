@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qwen3_tts_morph.morph.batch.loop import EXCHANGE_S, EXCHANGES, NEWCOMERS
 from qwen3_tts_morph.morph.batch.scheduler import Scheduler
 from qwen3_tts_morph.morph.options import FRAME_RATE
+
+from .common import percentile_ms
 
 TEXT_S = 240.0
 LARGEST = 8  # frames of a chunk
@@ -116,6 +119,11 @@ def play(options: argparse.Namespace) -> tuple[World, list[Played]]:
     return world, lines
 
 
+def describe(seconds: Sequence[float]) -> str:
+    parts = [("p50", 50), ("p95", 95), ("most", 100)]
+    return ", ".join(f"{name} {percentile_ms(seconds, percent):.0f}" for name, percent in parts)
+
+
 def main() -> None:
     table = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     for name, value in (("rows", 128), ("texts", 0)):
@@ -132,17 +140,9 @@ def main() -> None:
     world, played = play(options)
     for name, lines in (("lines", played[options.texts :]), ("texts", played[: options.texts])):
         if lines:
-            waits = sorted((one.first_s or 0.0) - one.came_s for one in lines)
-            gaps = sorted(one.gap_s for one in lines)
-            at = [
-                round(1000 * values[int(part * (len(lines) - 1))])
-                for values in (waits, gaps)
-                for part in (0.5, 0.95, 1)
-            ]
-            print(
-                f"{len(lines)} {name}: ms to first chunk p50 {at[0]}, p95 {at[1]}, most {at[2]};"
-                f" gaps p50 {at[3]}, p95 {at[4]}, most {at[5]}"
-            )
+            waits = describe([(one.first_s or 0.0) - one.came_s for one in lines])
+            gaps = describe([one.gap_s for one in lines])
+            print(f"{len(lines)} {name}: ms to first chunk {waits}; gaps {gaps}")
     print(f"{world.exchanges} changes of rows within a piece; all were made in {world.now:.1f} s")
 
 
