@@ -126,13 +126,17 @@ def close_messages(page: ComfyPage) -> None:
         wait_until(are_closed)
 
 
+def show_script(page: ComfyPage, text: str) -> None:
+    page.load(read_workflow(DIALOGUE))
+    set_widget(page, SCRIPT, "script", text)
+    page.page.evaluate(LOOK_AT, SCRIPT)
+    page.settle()
+
+
 # First: later tests leave a view in which Nodes 2.0 does not draw the text box.
 @pytest.mark.parametrize("label", BOTH_PAGES, indirect=True, scope="module")
 def test_a_new_line_of_a_script_offers_the_names_of_the_cast(page: ComfyPage) -> None:
-    page.load(read_workflow(DIALOGUE))
-    set_widget(page, SCRIPT, "script", "BEN: Hello there.")
-    page.page.evaluate(LOOK_AT, SCRIPT)
-    page.settle()
+    show_script(page, "BEN: Hello there.")
     page.page.evaluate(FOCUS, SCRIPT)
     names, keyboard = page.page.locator(".morph-names"), page.page.keyboard
     keyboard.press("Control+End")
@@ -175,10 +179,7 @@ def test_a_returned_text_is_shown_on_its_node_and_not_saved(page: ComfyPage) -> 
 
 @pytest.mark.parametrize("label", NODES_2, indirect=True, scope="module")
 def test_a_nodes_own_text_comes_first_then_the_list_then_the_folded_report(page: ComfyPage) -> None:
-    page.load(read_workflow(DIALOGUE))
-    set_widget(page, SCRIPT, "script", "BEN: Hello there.\nCLARA: Good evening.")
-    page.page.evaluate(LOOK_AT, SCRIPT)
-    page.settle()
+    show_script(page, "BEN: Hello there.\nCLARA: Good evening.")
     before = page.page.evaluate(BOX_HEIGHT, SCRIPT)
     run(page, 3)
     names = page.page.evaluate(WIDGETS, SCRIPT)
