@@ -78,8 +78,8 @@ class _Entering:
 class Loop:
     """Decodes the utterances that the scheduler gives a device. Other threads only post to ``inbox``.
 
-    It holds the model for a session, as long as there are utterances. ``_active`` are those that have a row, or lack
-    samples.
+    It holds the model during a session, which lasts while there are utterances. ``_active``: the utterances that have a
+    row or lack samples.
     """
 
     def __init__(self, synthesizer: Synthesizer, settings: Settings, scheduler: Scheduler[Utterance]):
@@ -217,7 +217,7 @@ class Loop:
         self.inbox.refuse_work(BatchClosed("the batch was closed before this was done"))
 
     def _end_failed(self, error: BaseException) -> None:
-        """End the utterances of a failed session, or retry those that have delivered nothing, each alone."""
+        """End the utterances of a failed session; retry each that has delivered nothing, alone."""
         failed = list(self._active.values())
         if not failed:  # it did not begin: whoever waits would be retried for ever
             failed = self._scheduler.next(self._device, 1, time.perf_counter())

@@ -93,7 +93,7 @@ def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_
 def test_an_offline_text_full_of_figures_holds_up_no_other_line(
     synthesizer, voice, slow_figures, is_beside: bool
 ) -> None:
-    """Frames go on while it is cut; alone, the batch may let go of the model meanwhile."""
+    """Other lines are decoded while it is cut; without any, the batch may release the model."""
     figures = Line("There are 7 of them. [pause 0.2] And 7 more. " * 8 + "The end.", voice, seed=2)
     with Batch(synthesizer, 2, linger_s=PATIENCE if is_beside else 0.0) as service:
         slow = service.speak(figures, SHORT, Delivery(live=False))
