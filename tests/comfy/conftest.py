@@ -84,15 +84,32 @@ def own_files(base_dir: Path, model_folders: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def start_server(comfy_dir: Path, comfy_python: str) -> Iterator[Callable[..., ComfyServer]]:
+def servers() -> list[ComfyServer]:
+    """All servers that tests started."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def revived(servers: list[ComfyServer]) -> Iterator[None]:
+    """Start servers again that ended in a test: the next test finds them."""
+    yield
+    for server in servers:
+        server.revive()
+
+
+@pytest.fixture(scope="session")
+def start_server(
+    comfy_dir: Path, comfy_python: str, servers: list[ComfyServer]
+) -> Iterator[Callable[..., ComfyServer]]:
     """Start another server: ``start_server(base_dir, front_end_root=..., page_settings=..., env=...)``."""
     from tests.comfy.server import ComfyServer
 
     with ExitStack() as running:
 
         def start(base_dir: Path, **options: Any) -> ComfyServer:
-            packs = {PACK_NAME: ROOT}
-            return running.enter_context(ComfyServer(comfy_dir, base_dir, packs, comfy_python, **options))
+            server = ComfyServer(comfy_dir, base_dir, {PACK_NAME: ROOT}, comfy_python, **options)
+            servers.append(running.enter_context(server))
+            return server
 
         yield start
 

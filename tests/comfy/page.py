@@ -67,7 +67,8 @@ WATCH = """() => {
     window.__asking++
     return fetchApi(...given).finally(() => { window.__asking-- })
   }
-  for (const kind of ['execution_success', 'execution_error', 'execution_interrupted'])
+  // "reconnecting": the server has ended
+  for (const kind of ['execution_success', 'execution_error', 'execution_interrupted', 'reconnecting'])
     api.addEventListener(kind, (e) => window.__ended.push([kind, e.detail]))
 }"""
 # Chromium draws each frame of an animation in the processor: those of a running node and of its progress bar took more

@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -50,6 +52,8 @@ OFFLINE = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 OFFLINE["RES_OPTIONS"] = "timeout:1 attempts:1"
 # With a busy neighbour on the machine, tiny models are ten times slower on two threads than on one.
 ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+# Python logs this of an exception that ends ComfyUI's only thread for prompts, which then wait forever.
+WORKER_ENDED = re.compile(r"Exception in thread .*\(prompt_worker\)")
 
 
 class ComfyError(RuntimeError):
@@ -156,12 +160,25 @@ class ComfyServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        threading.Thread(target=self._end_with_the_worker, args=(self.process,), daemon=True).start()
         try:
             self._wait_until_ready(timeout)
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _end_with_the_worker(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the process when its prompt worker has ended, so that waiting tests fail at once."""
+        while process.poll() is None:
+            time.sleep(0.5)  # the traceback follows the line
+            if WORKER_ENDED.search(self.log_tail(200)):
+                process.kill()
+
+    def revive(self) -> None:
+        """Start the process again if it has ended by itself."""
+        if self.process is not None and self.process.poll() is not None:
+            self.start()
 
     def _fill_base_dir(self) -> None:
         for name in BASE_FOLDERS:
