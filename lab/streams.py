@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery, Speech
 from qwen3_tts_morph.morph.kept.once import OnFrame
 from qwen3_tts_morph.morph.options import AUTO_ROWS, GenerateOptions
-from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken, check_complete
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
@@ -47,11 +47,11 @@ def render_lines(
     check_lines(synthesizer, lines, options)
     if on_phase is not None:
         on_phase(f"speaking {len(lines)} line{'' if len(lines) == 1 else 's'}")
-    bell = Bell()
+    wake_up = WakeUpEvent()
     with Batch(synthesizer, options.batch_size, linger_s=None) as batch:
-        delivery = Delivery(live=False, on_change=bell.set)
+        delivery = Delivery(live=False, on_change=wake_up.set)
         speeches = batch.speak_all(lines, options, [delivery] * len(lines))
-        wait_for(speeches, bell, on_frame)
+        wait_for(speeches, wake_up, on_frame)
         return [speech.result() for speech in speeches]
 
 
@@ -62,14 +62,14 @@ def check_lines(synthesizer: Synthesizer, lines: Sequence[Line], options: Genera
         SynthesizerChecks(synthesizer).check(line, options)
 
 
-def wait_for(speeches: Sequence[Speech], bell: Bell, on_frame: OnFrame | None) -> None:
-    """Wait until all lines have ended; ``bell`` rings when one has. Raises the error of one that fails, at once."""
+def wait_for(speeches: Sequence[Speech], wake_up: WakeUpEvent, on_frame: OnFrame | None) -> None:
+    """Wait until all lines have ended; ``wake_up`` is set when one has. Raise the error of the first that fails."""
     while not all(speech.ended for speech in speeches):
         for speech in speeches:
             speech.check()
         if on_frame is not None:
             tell_progress(speeches, on_frame)
-        bell.wait(None if on_frame is None else SHOWN_EVERY_S)
+        wake_up.wait(None if on_frame is None else SHOWN_EVERY_S)
     if on_frame is not None:
         tell_progress(speeches, on_frame)  # the frames since the last time
 
@@ -138,11 +138,11 @@ class SpeechStream:
         in_turn: bool,
     ):
         self.sample_rate = synthesizer.model.sample_rate
-        self._bell, self._on_frame = Bell(), on_frame
+        self._wake_up, self._on_frame = WakeUpEvent(), on_frame
         self._order: deque[int] = deque()  # the line of each chunk, and of each end, as they came
         self._batch = Batch(synthesizer, stream_rows(options.batch_size, len(lines)), linger_s=None)
         deliveries = [
-            Delivery(order=index * in_turn, on_change=_teller(self._order, index, self._bell))
+            Delivery(order=index * in_turn, on_change=_teller(self._order, index, self._wake_up))
             for index in range(len(lines))
         ]
         self._speeches = self._batch.speak_all(lines, options, deliveries)
@@ -164,7 +164,7 @@ class SpeechStream:
                 self._tell_progress()
                 break
             self._tell_progress()
-            self._bell.wait(None if self._on_frame is None else SHOWN_EVERY_S)
+            self._wake_up.wait(None if self._on_frame is None else SHOWN_EVERY_S)
         raise StopIteration
 
     def _tell_progress(self) -> None:
@@ -207,7 +207,7 @@ class SpeechStream:
         for speech in self._speeches:
             speech.cancel()
         self._batch.close()
-        self._bell.set()
+        self._wake_up.set()
 
     @property
     def _is_whole(self) -> bool:
@@ -263,11 +263,11 @@ def stream_rows(batch_size: int, lines: int) -> int:
     return batch_size or (lines if lines <= CPU_ROWS else AUTO_ROWS)
 
 
-def _teller(order: deque[int], index: int, bell: Bell) -> Callable[[], None]:
+def _teller(order: deque[int], index: int, wake_up: WakeUpEvent) -> Callable[[], None]:
     """Return what notes that a line has a chunk, or its end. It refers to no stream, which can so be dropped."""
 
     def tell() -> None:
         order.append(index)
-        bell.set()
+        wake_up.set()
 
     return tell

@@ -19,8 +19,8 @@ from .options import GenerateOptions, LoadOptions
 from .runtime.capture import NO_CUDA, CaptureStream
 from .runtime.exclusive import Exclusive
 from .runtime.fallback import Fallback
-from .runtime.first_times import FirstTimes
-from .runtime.kept_threads import KeptThreads
+from .runtime.thread_pool import ThreadPool
+from .runtime.warm_ups import WarmUps
 from .setting import settings_of
 from .voice.prompt import KEPT_PARTS, PromptBuilder, SharedParts
 from .waveform.engine import BatchCodec
@@ -49,14 +49,14 @@ class Engine:
     def __init__(self, choice: str = "auto", kernels: bool = True):
         self.choice = settings_of(LoadOptions)["engine"].check(choice)
         # Shared by frames and samples of streamed lines: these alternate, and go before offline lines.
-        self._captures = captures = CaptureStream(first=True)
+        self._captures = captures = CaptureStream(urgent=True)
         self._graphs = DecoderPool(kernels, captures)
-        self._rows_captures = CaptureStream(first_times=captures.first_times)
+        self._rows_captures = CaptureStream(warm_ups=captures.warm_ups)
         self._codec: BatchCodec | None = None
         self._streams = StreamCodecs(captures)
         self._prompts = SharedParts(KEPT_PARTS)
         self._use = Exclusive("the engine")
-        self.threads = KeptThreads("speech batch")
+        self.threads = ThreadPool("speech batch")
         # One thread for the figures of all lines: they take the GIL from the batch thread.
         self.texts = ThreadPoolExecutor(1, "speech text")
 
@@ -69,8 +69,8 @@ class Engine:
         return self._use
 
     @property
-    def first_times(self) -> FirstTimes:
-        return self._captures.first_times
+    def warm_ups(self) -> WarmUps:
+        return self._captures.warm_ups
 
     def choose(self, model: Model) -> Choice:
         """Choose the engine of a rendering, once for codes, waveforms and report."""
@@ -198,7 +198,7 @@ class Engine:
     def prepare_next(self) -> bool:
         """Do the next first call or capture that is planned, while no line has a row; return whether there was one."""
         with self.exclusive(), torch.inference_mode():
-            return self.first_times.prepare_next()
+            return self.warm_ups.prepare_next()
 
     def free(self) -> None:
         """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""

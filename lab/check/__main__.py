@@ -37,7 +37,7 @@ from qwen3_tts_morph.serve.terminal.arguments import Parser
 from qwen3_tts_morph.serve.terminal.console import Console
 from qwen3_tts_morph.serve.terminal.engine import load_synthesizer, read_reference
 from qwen3_tts_morph.serve.terminal.folders import pack_version
-from qwen3_tts_morph.serve.terminal.sound import write_whole
+from qwen3_tts_morph.serve.terminal.sound import write_atomic
 
 from ..processor import processor_name
 from ..streams import render_lines
@@ -139,8 +139,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         findings += found
     used = memory(str(synthesizer.model.device))
     report = Report(describe_machine(), describe_checkpoint(synthesizer), findings, speeds, used)
-    write_whole(options.out.absolute(), report.as_markdown().encode())
-    write_whole(options.out.absolute().with_suffix(".json"), report.as_json().encode())
+    write_atomic(options.out.absolute(), report.as_markdown().encode())
+    write_atomic(options.out.absolute().with_suffix(".json"), report.as_json().encode())
     console.note(report.as_markdown())
     console.result(options.out.absolute())
     return 1 if any(one.outcome == FAILED for one in findings) else 0

@@ -23,7 +23,7 @@ from typing import TypeVar
 from ..decode.rows import NOTHING_AHEAD, Ahead
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.exclusive import check_process
-from ..runtime.kept_threads import Job
+from ..runtime.thread_pool import Task
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.report import describe
 from ..speech.word_times import check_followed, check_word_times, word_times
@@ -183,7 +183,7 @@ class Batch(Backend):
             _stop(self.loop, self._job)
 
 
-def _stop(loop: Loop, job: Job) -> None:
+def _stop(loop: Loop, job: Task) -> None:
     """End all lines and join the thread, unless it still waits for the model, which the caller may hold."""
     loop.inbox.close()
     if loop.waits_for_model or job.is_current:
@@ -192,7 +192,7 @@ def _stop(loop: Loop, job: Job) -> None:
         job.join()
 
 
-def _end(loop: weakref.ref[Loop], job: weakref.ref[Job]) -> None:
+def _end(loop: weakref.ref[Loop], job: weakref.ref[Task]) -> None:
     # Weak references: an idle thread keeps its last job, and a loop has the model, which could not be freed.
     if (running := loop()) is not None and (here := job()) is not None and here.is_here:
         _stop(running, here)

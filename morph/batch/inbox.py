@@ -8,35 +8,35 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from ..runtime.bell import Bell
+from ..runtime.wake_up import WakeUpEvent
 
 
 class Inbox:
     """Any thread posts, without a lock: even the garbage collector. One thread reads."""
 
     def __init__(self) -> None:
-        self._bell = Bell()
+        self._wake_up = WakeUpEvent()
         self.changed = deque[Any]()  # weak references to utterances
         self._work = deque[tuple[Future[Any], Callable[[], Any]]]()
         self.is_closed = False
 
     def post(self, changed: Any) -> None:
         self.changed.append(changed)
-        self._bell.set()
+        self._wake_up.set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for news; return False if none came within ``timeout`` seconds."""
-        return self._bell.wait(timeout)
+        return self._wake_up.wait(timeout)
 
     def close(self) -> None:
         self.is_closed = True
-        self._bell.set()
+        self._wake_up.set()
 
     def ask(self, work: Callable[[], Any]) -> Future[Any]:
         """Queue model work. Cancel the future to withdraw work that has not begun."""
         future = Future[Any]()
         self._work.append((future, work))
-        self._bell.set()
+        self._wake_up.set()
         return future
 
     @property

@@ -19,7 +19,7 @@ from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from ..engine import Choice
 from ..model.finite import NotFinite
 from ..options import FRAME_RATE, GenerateOptions
-from ..runtime.collector import older_objects_spared
+from ..runtime.collector import frozen_objects
 from ..speech.lines import Line, Spoken, say_why
 from ..speech.pieces import Piece
 from ..synthesizer import Synthesizer
@@ -170,7 +170,7 @@ class Loop:
         try:
             with self._model():
                 if offers:
-                    with older_objects_spared():
+                    with frozen_objects():
                         self._speak()
                 else:
                     self.inbox.do_work()
@@ -339,7 +339,7 @@ class Loop:
     def _prepare_beside(self) -> None:
         """Do the next first call or capture that is planned, if no reader runs dry meanwhile."""
         engine, now = self._synthesizer.engine, time.perf_counter()
-        if now < self._planned_at or not engine.first_times.is_settled or self.inbox.changed:
+        if now < self._planned_at or not engine.warm_ups.is_settled or self.inbox.changed:
             return
         played_at = [one.sizes.empty_at for one in self._streamed if not one.is_starved]
         if played_at and min(played_at) - now < self._planned_s:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..options import GenerateOptions
-from ..runtime.bell import Bell, Wakes
+from ..runtime.wake_up import Waker, WakeUpEvent
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..words.trace import Trace
 
@@ -119,11 +119,13 @@ class Progress:
 class Speech:
     """One line in work: an iterator over its chunks, for one reader. Any thread may hold it.
 
-    ``bell`` is told what the reader does; a batch puts its own in its place.
+    ``wake_up`` is told what the reader does; a batch puts its own in its place.
     """
 
-    def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, bell: Wakes | None = None):
-        self.line, self.options, self.bell = line, options, bell or Bell()
+    def __init__(
+        self, line: Line, options: GenerateOptions, delivery: Delivery, wake_up: Waker | None = None
+    ):
+        self.line, self.options, self.wake_up = line, options, wake_up or WakeUpEvent()
         # Without the callback: a reader refers to this, and the cycle would need the garbage collector.
         self.delivery = replace(delivery, on_change=None)
         # Whether streaming is wanted; a text that comes in parts is always streamed.
@@ -171,13 +173,13 @@ class Speech:
             was_full = self.is_full
             self.queued -= len(chunk.codes)
             if was_full and not self.is_full:  # its codes wait until then
-                self.bell.set()
+                self.wake_up.set()
             return chunk
 
     def hear(self) -> None:
         """Stream the line from now on; too late if its samples are being decoded."""
         self.is_streamed = True
-        self.bell.set()
+        self.wake_up.set()
 
     def cancel(self) -> None:
         """Leave: queued chunks are dropped, and the row is free within a frame. Does not wait."""
@@ -186,7 +188,7 @@ class Speech:
             self._chunks.clear()
             self.queued = 0
             self._changed.notify_all()
-        self.bell.set()
+        self.wake_up.set()
 
     close = cancel  # for ``contextlib.closing``
 

@@ -93,7 +93,7 @@ class Utterance:
         self.device = -1
         self.failed_on: dict[int, str] = {}  # devices, and why
         self.group = Group.of(speech.options)
-        self.signal = speech.bell = Signal(inboxes, self)
+        self.signal = speech.wake_up = Signal(inboxes, self)
         self._text = TextReader(speech.line.text, self.signal, speech.line.layout)
         self.status = Status.IDLE if self._text.is_late else Status.QUEUED
         speech.progress.expected = likely_frames(self._text.text)

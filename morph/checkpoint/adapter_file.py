@@ -17,7 +17,7 @@ from ..model.adapter import Adapter, LowRank, merge
 from ..model.finite import all_finite
 from ..model.model import Model
 from ..options import check_strength
-from ..runtime.whole_file import TooLarge, read_whole
+from ..runtime.atomic_file import TooLarge, read_limited
 from .configs import UNSUPPORTED
 from .find import ADAPTER, fingerprint_digest
 from .json_file import read_object
@@ -42,7 +42,7 @@ def read_adapter(folder: Path) -> Adapter:
         check_files(folder)
         config = read_object(folder / ADAPTER)
         _check_config(config)
-        content = read_whole(folder / WEIGHTS, MOST_BYTES)
+        content = read_limited(folder / WEIGHTS, MOST_BYTES)
         tensors, _ = unpack_tensors(content)
         parts = _parts(config, tensors)
     except (OSError, SafetensorError, TooLarge) as error:

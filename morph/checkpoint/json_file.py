@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from ..runtime.whole_file import read_whole
+from ..runtime.atomic_file import read_limited
 
 MOST_BYTES = 4 * 1024 * 1024  # an index of 1000 weights has 0.1 MB
 
@@ -18,7 +18,7 @@ def read_json(path: Path) -> Any:
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path.name} is not a file")
-    raw = read_whole(path, MOST_BYTES)
+    raw = read_limited(path, MOST_BYTES)
     try:
         return json.loads(raw.decode("utf-8"), parse_constant=_refuse)
     except RecursionError as error:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from ..runtime.whole_file import TooLarge, read_whole
+from ..runtime.atomic_file import TooLarge, read_limited
 from ..words.letters import LETTERS, LetterTable
 from .tensor_file import unpack_tensors
 
@@ -15,7 +15,7 @@ MOST_BYTES = 100_000_000
 def load_letters(path: Path, codes: int) -> LetterTable:
     """Read a table; raise ValueError for a file that is damaged, or not of ``codes`` codes."""
     try:
-        tensors, _ = unpack_tensors(read_whole(path, MOST_BYTES))
+        tensors, _ = unpack_tensors(read_limited(path, MOST_BYTES))
         table = LetterTable(**{name: one.float().numpy() for name, one in tensors.items()})
         if table.weights.shape != (3, codes + 1, 3, LETTERS) or table.prior.shape != (3, LETTERS):
             raise ValueError(f"its shapes are {table.weights.shape} and {table.prior.shape}")

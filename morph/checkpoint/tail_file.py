@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from ..model.tail import About, Tail
 from ..model.weights.linear import Weight
-from ..runtime.whole_file import TooLarge, read_whole
+from ..runtime.atomic_file import TooLarge, read_limited
 from .tensor_file import read_tensor, unpack_tensors
 
 FILE = "crossbar.safetensors"
@@ -45,7 +45,7 @@ def load_tails(path: Path, checkpoint: Path, heads: Weight) -> dict[int, Tail]:
     """
     fix = f"delete it, or train it again with `{COMMAND} --checkpoint {checkpoint.name}`"
     try:
-        tensors, metadata = unpack_tensors(read_whole(path, MOST_BYTES))
+        tensors, metadata = unpack_tensors(read_limited(path, MOST_BYTES))
     except (SafetensorError, OSError, TooLarge) as error:
         raise ValueError(f"{path.name} of {checkpoint.name} is damaged ({error}): {fix}") from error
     if metadata.get("format") != FORMAT:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, deserialize, safe_open
 
-from ..runtime.whole_file import write_whole
+from ..runtime.atomic_file import write_atomic
 from .find import weight_files
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     from safetensors.torch import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(
+    write_atomic(
         path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata))
     )
 

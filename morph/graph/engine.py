@@ -31,9 +31,9 @@ from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.fallback import Fallback
-from ..runtime.first_times import LONG, TOGETHER
-from ..runtime.recent import Recent
-from ..runtime.sizes import power_below
+from ..runtime.lru_cache import LruCache
+from ..runtime.sizes import previous_power_of_2
+from ..runtime.warm_ups import LONG, TOGETHER
 from ..text.duration import reserved_frames
 from ..voice.prompt import Prompt, PromptPrefix
 from .backend import FrameBackend
@@ -108,7 +108,7 @@ class GraphDecoder:
         self._unwritten: dict[int, Prompt] = {}
         self._broken: set[int] = set()  # rows whose caches have NaN, which no mask would hide
         # Keys and values of voices' prompt prefixes.
-        self._prefixes: Recent[PromptPrefix, StaticCache] = Recent(KEPT_PREFIXES)
+        self._prefixes: LruCache[PromptPrefix, StaticCache] = LruCache(KEPT_PREFIXES)
         self._entrance: GraphDecoder | None = None  # runs the short prompts of late lines
         self._most = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
         self._held: Collection[int] = ()  # the rows that have lines
@@ -259,7 +259,7 @@ class GraphDecoder:
         else:
             with without_cudnn():
                 self.frames.prefill_prefix(weights, slots, prefix.embeds)
-            self._prefixes.keep(prefix, slots.cache.window(len(prefix.embeds)).clone())
+            self._prefixes.put(prefix, slots.cache.window(len(prefix.embeds)).clone())
         self._run(("begin", window), self.frames.begin, last, window)
 
     def _run(self, key: Hashable, function: Callable[..., None], *given: object) -> None:
@@ -649,7 +649,7 @@ def split_prefill(lengths: Sequence[int], most: int = LARGEST_PREFILL) -> Iterat
     """Cut a list of prompts into passes: powers of two, so that few kinds are captured, of ``most`` positions."""
     start = 0
     while start < len(lengths):
-        count = power_below(len(lengths) - start)
+        count = previous_power_of_2(len(lengths) - start)
         while count > 1 and count * pad_length(max(lengths[start : start + count])) > most:
             count //= 2
         yield slice(start, start + count)

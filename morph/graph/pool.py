@@ -7,7 +7,7 @@ from ..frame.weights import KeptWeights
 from ..model.model import Model
 from ..runtime.capture import CaptureStream
 from ..runtime.fallback import Fallback
-from ..runtime.sizes import power_above
+from ..runtime.sizes import next_power_of_2
 from .backend import FrameBackend
 from .engine import GraphDecoder
 
@@ -19,7 +19,7 @@ MANY = 64
 
 def rounded_rows(lines: int) -> int:
     """Return the rows for a number of lines: a power of two, or a multiple of 64, so that few are captured."""
-    return power_above(lines) if lines <= MANY else -(-lines // MANY) * MANY
+    return next_power_of_2(lines) if lines <= MANY else -(-lines // MANY) * MANY
 
 
 def spare_rows(needed: int) -> int:

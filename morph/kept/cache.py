@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from ..runtime.whole_file import TooLarge, read_whole
+from ..runtime.atomic_file import TooLarge, read_limited
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..speech.pieces import NO_SAMPLES, text_as_spoken
 from ..speech.takes import ENDS
@@ -116,7 +116,7 @@ class LineCache:
 
     def _read(self, path: Path, unpack: Callable[[Facts, np.ndarray], T | None]) -> T | None:
         try:
-            content = read_whole(path, self.most_bytes)
+            content = read_limited(path, self.most_bytes)
         except (FileNotFoundError, TooLarge):  # a file too large for the folder goes when the line is cached
             return None
         except OSError as error:

@@ -12,8 +12,8 @@ from ..batch.key import SOUND_VERSION
 from ..batch.speaks import Speaks
 from ..batch.speech import Delivery, OutOfService, Speech
 from ..options import FRAME_RATE, GenerateOptions
-from ..runtime.bell import Bell
-from ..runtime.collector import older_objects_spared
+from ..runtime.collector import frozen_objects
+from ..runtime.wake_up import WakeUpEvent
 from ..speech.lines import Line, Spoken, check_complete, failed_line
 from ..speech.takes import ENDS
 from ..text.duration import likely_frames
@@ -82,7 +82,7 @@ def speak_lines(
         check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
     # Words are recognised while other lines are spoken, and remembered.
     early = replace(once, check=None if once.cache is None or listener.wants_sound else check)
-    with older_objects_spared():
+    with frozen_objects():
         spoken, failures = _Run(speaks, options, early, lines, listener).run()
         if len(failures) == len(lines):
             raise failures[0]
@@ -104,7 +104,7 @@ class _Run:
     ):
         self._speaks, self._options, self._once = speaks, options, once
         self._lines, self._listener = lines, listener
-        self._bell = Bell()  # set when a line has news
+        self._wake_up = WakeUpEvent()  # set when a line has news
         self._likely = [likely_frames(str(line.text)) for line in lines]
         self._keys: dict[int, str | None] = {}  # in the cache
         self._damage: dict[int, str] = {}  # what is wrong with cached files
@@ -132,7 +132,7 @@ class _Run:
                 self._report()
                 if not self._speeches:
                     break
-                self._bell.wait(LOOKS_EVERY_S)
+                self._wake_up.wait(LOOKS_EVERY_S)
         finally:
             for speech in self._speeches.values():
                 speech.cancel()
@@ -172,7 +172,7 @@ class _Run:
             Delivery(
                 live and index == indices[0],
                 index if is_streamed else -self._likely[index],
-                on_change=self._bell.set,
+                on_change=self._wake_up.set,
                 heard_later=is_streamed,
             )
             for index in indices

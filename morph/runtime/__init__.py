@@ -1,1 +1,1 @@
-"""Shared by the engines: captured graphs, workspaces, fallbacks, errors as text, atomic files."""
+"""Utilities of the engines: captured graphs, workspaces, fallbacks, locks, threads, atomic files."""

@@ -8,25 +8,25 @@ from typing import Any
 import torch
 
 from .fallback import Fallback
-from .first_times import FirstTimes
+from .warm_ups import WarmUps
 
 log = logging.getLogger(__name__)
 
 GRAPHS = "CUDA graphs"
 NO_CUDA = Fallback(GRAPHS, "no CUDA")
-HIGHEST = -5  # torch takes the highest priority that it and the device have
+HIGHEST = -5  # torch clamps it to the highest priority of the device
 
 
 class CaptureStream:
-    """The stream that captures run on, created for a device on first use; ``first`` gives its kernels priority.
+    """The stream that captures run on, created for a device on first use; ``urgent`` gives its kernels priority.
 
-    Decoders that never run at the same time share one: libraries keep memory for every stream they see (cuBLAS 32 MiB
-    on a Hopper GPU), and a graph keeps the memory it was captured with.
+    Decoders that never run concurrently share one: libraries keep memory for each stream (cuBLAS 32 MiB on Hopper),
+    and a graph keeps the memory that it was captured with.
     """
 
-    def __init__(self, first: bool = False, first_times: FirstTimes | None = None) -> None:
-        self.first_times = first_times or FirstTimes()
-        self._priority = HIGHEST if first else 0
+    def __init__(self, urgent: bool = False, warm_ups: WarmUps | None = None) -> None:
+        self.warm_ups = warm_ups or WarmUps()
+        self._priority = HIGHEST if urgent else 0
         self._stream: Any = None
 
     def on(self, device: torch.device) -> Any:
@@ -36,15 +36,16 @@ class CaptureStream:
 
 
 class CapturedGraphs:
-    """Graphs of functions of static buffers, by key: the first call is direct, the second captures, later ones replay.
+    """CUDA graphs of functions over static buffers, by key.
 
-    The direct call does real work and warms up what a capture must not initialize. It runs on the capture stream, so
-    that libraries' memory per stream (cuBLAS's workspace) exists before the capture and belongs to no graph. All
-    graphs share one memory pool: they run consecutively, and their results are stored outside it. ``captures`` may be
-    shared with others whose graphs never run at the same time.
+    The first call of a key is eager, the second captures, later ones replay. The eager call does real work and warms up
+    what a capture must not initialize. It runs on the capture stream, so that libraries' memory per stream (cuBLAS's
+    workspace) exists before the capture and belongs to no graph. All graphs share one memory pool: they run
+    consecutively, and their results are stored outside it. ``captures`` may be shared with others whose graphs never
+    run concurrently.
 
-    Without CUDA, and after the first capture that fails, with one warning, every call is direct; ``fallback`` has the
-    reason. No reference to the functions is kept.
+    Without CUDA, and after a failed capture (which is logged once), every call is eager; ``fallback`` has the reason.
+    No reference to the functions is kept.
     """
 
     def __init__(self, device: torch.device, captures: CaptureStream | None = None):
@@ -52,44 +53,44 @@ class CapturedGraphs:
         self.fallback: Fallback | None = None if device.type == "cuda" else NO_CUDA
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         captures = captures or CaptureStream()
-        self._first_times = captures.first_times
+        self._warm_ups = captures.warm_ups
         self._stream: Any = None if self.fallback else captures.on(device)
         self._pool: Any = None if self.fallback else torch.cuda.graph_pool_handle()
 
     def forget(self) -> None:
-        """Release all graphs and their memory; the next calls are direct, then capture again."""
+        """Release all graphs and their memory; the next call of a key is eager, and the one after it captures."""
         if self._graphs:
             torch.cuda.synchronize(self.device)  # a replay may still be in flight
             self._graphs.clear()
             self._pool = torch.cuda.graph_pool_handle()  # a pool without graphs cannot be reused
-        self._first_times.forget(self)
+        self._warm_ups.forget(self)
 
     def has(self, key: Hashable) -> bool:
         return self._graphs.get(key) is not None
 
     def lacks(self, key: Hashable) -> bool:
-        """Return whether the function of this key is not captured, and could be."""
+        """Return whether the function of this key can be captured and is not yet."""
         return self.fallback is None and not self.has(key)
 
     def prepare(self, key: Hashable, call: Callable[[], object]) -> None:
-        """Have ``call`` run the function of this key until it is captured, if graphs can be captured."""
+        """Repeat ``call``, which runs the function of this key, until it is captured; do nothing without CUDA."""
         while self.lacks(key):
             call()
 
-    def plan(self, need: int, key: Hashable, call: Callable[[], object]) -> None:
-        """Have ``FirstTimes.prepare_next`` do so, in the order of need."""
+    def plan(self, priority: int, key: Hashable, call: Callable[[], object]) -> None:
+        """Leave ``prepare`` to ``WarmUps.prepare_next``; ``priority`` is one of its module."""
         if self.lacks(key):
-            self._first_times.plan(need, self, key, call)
+            self._warm_ups.plan(priority, self, key, call)
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
-        """Call, capture or replay the function of this key, in the current stream's order."""
+        """Call, capture or replay the function of this key, ordered by the current stream."""
         if self.fallback is None and key not in self._graphs:
-            with self._first_times.noted(key, captures=False):
+            with self._warm_ups.noted(key, captures=False):
                 self._warm_up(function)
             self._graphs[key] = None
             return
         if self.fallback is None and self._graphs[key] is None:
-            with self._first_times.noted(key, captures=True):
+            with self._warm_ups.noted(key, captures=True):
                 self._graphs[key] = self._capture(function)
         graph = self._graphs.get(key)
         if graph is None:
@@ -130,7 +131,7 @@ class CapturedGraphs:
 
 def release_frames(error: BaseException) -> None:
     """Clear the stack frames of an error and of its causes, so that they hold no tensors."""
-    # Under cudaMallocAsync, freeing memory of a failed capture after it crashes the process in torch's allocator.
+    # Under cudaMallocAsync, memory of a failed capture that is freed later crashes the process in torch's allocator.
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Sparing:
-    """Reference-counted ``gc.freeze()``. Asking the collector takes 0.1 s if objects are frozen: it counts them."""
+class FreezeCount:
+    """Reference-counted ``gc.freeze()``. ``gc.get_freeze_count`` takes 0.1 s for a model: it is called once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wanted = 0
-        self._is_ours = False  # whether nothing was frozen before
+        self._is_ours = False  # nothing was frozen before
 
     def for_good(self) -> None:
-        """Exempt all current objects, modules and the model, from collection as long as the process lives."""
+        """Exempt all current objects, the model's too, from collection until the process ends."""
         with self._lock:
             gc.collect()
             gc.freeze()
@@ -25,8 +25,8 @@ class Sparing:
 
     @contextmanager
     def in_block(self) -> Iterator[None]:
-        """Exempt current objects from collection in the block, unless the host program has already done so."""
-        # A full collection stops all threads for 100 ms and more. Streams start with less sound than that.
+        """Exempt current objects from collection in the block, unless the host program froze its own."""
+        # A full collection stops all threads for over 100 ms, more than a stream has buffered at its start.
         with self._lock:
             if not self._wanted:
                 self._is_ours = gc.get_freeze_count() == 0
@@ -42,13 +42,13 @@ class Sparing:
                     gc.unfreeze()
 
 
-# One for the process, as the collector.
-_SPARING = Sparing()
-spare_older_objects, older_objects_spared = _SPARING.for_good, _SPARING.in_block
+# One for the process, as the collector is.
+_COUNT = FreezeCount()
+freeze_for_good, frozen_objects = _COUNT.for_good, _COUNT.in_block
 
 
-class Pauses:
-    """Counts the collector's pauses, which stop all threads, from ``begin`` to ``end``."""
+class CollectorPauses:
+    """The collector's pauses, in which all threads stop, from ``begin`` to ``end``."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -5,7 +5,7 @@ import threading
 
 
 def check_process(process: int, name: str) -> None:
-    """Raise RuntimeError if ``process`` is one that the current one was forked from: its threads are not here."""
+    """Raise RuntimeError in a fork of ``process``: threads do not survive a fork."""
     if process != os.getpid():
         raise RuntimeError(
             f"{name} belongs to the process that this one was forked from: load the model in this process"
@@ -13,7 +13,7 @@ def check_process(process: int, name: str) -> None:
 
 
 class Exclusive:
-    """A reentrant lock for ``name``, held inside a ``with``."""
+    """A reentrant lock; ``name`` is for its error."""
 
     def __init__(self, name: str):
         self._name, self._process = name, os.getpid()

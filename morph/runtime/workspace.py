@@ -1,7 +1,7 @@
 """Memory for the intermediate results of a frame's kernels, allocated before a capture.
 
-Under ComfyUI's default allocator (cudaMallocAsync), memory allocated during a capture is a node of the graph.
-Triton's launcher, which asks the driver for every pointer's owner, refuses it.
+Under ComfyUI's default allocator (cudaMallocAsync), memory allocated during a capture is a node of the graph, and
+Triton's launcher refuses such pointers.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ import torch
 class Workspace:
     """Tensors by name, shape and dtype, allocated on first request and then reused.
 
-    A tensor is valid until its name is requested again, and stays allocated with the workspace: use it for one
-    layer's results and a few of a pass, not for those of all layers.
+    A tensor is valid until its name is requested again, and stays allocated as long as the workspace: use names per
+    layer or pass, not one for each of many layers.
     """
 
     def __init__(self, device: torch.device):

@@ -29,13 +29,15 @@ class TextFeed:
     """Adds the pieces of a line one at a time, as they are asked for. Only the batch thread calls it.
 
     A prompt takes some milliseconds, so a long text must not delay other lines with all of its pieces. Figures take
-    far longer: ``executor`` writes them out, one piece ahead, and ``bell`` is called for each. Of late text each
+    far longer: ``executor`` writes them out, one piece ahead, and ``wake_up`` is called for each. Of late text each
     sentence is normalized and becomes one piece, or several if it is long.
     """
 
-    def __init__(self, parts: LinePieces, executor: Executor, bell: Callable[[], None], reader: TextReader):
+    def __init__(
+        self, parts: LinePieces, executor: Executor, wake_up: Callable[[], None], reader: TextReader
+    ):
         self._parts, self._line, self._reader = parts, parts.line, reader
-        self._executor, self._bell = executor, bell
+        self._executor, self._wake_up = executor, wake_up
         # The normalizer reads this event. A reference to the text would form a cycle and leave each line to the garbage
         # collector, which stops all threads.
         self._done = threading.Event()
@@ -75,7 +77,7 @@ class TextFeed:
             elif (piece := self._next_piece(self._cuts)) is not None:
                 self._parts.add(piece)
                 return
-        self._bell()
+        self._wake_up()
 
     def _begin(self, text: str | None) -> None:
         """Begin to cut a text; None: nothing follows, so the line ends."""
@@ -91,9 +93,9 @@ class TextFeed:
         self._ask(self._cuts, self._pace)
 
     def _ask(self, cuts: Iterator[Piece], pace: Pace) -> None:
-        bell = self._bell
+        wake_up = self._wake_up
         self._next = self._executor.submit(pace.run, cuts)
-        self._next.add_done_callback(lambda _: bell())
+        self._next.add_done_callback(lambda _: wake_up())
 
     def _next_piece(self, cuts: Iterator[Piece]) -> Piece | None:
         if self._next is None or self._pace is None:

@@ -9,7 +9,7 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ..runtime.bell import Wakes
+from ..runtime.wake_up import Waker
 from ..text.arriving import MOST_UNREAD, Sentences
 from ..text.encoding import check_encodable, is_encodable
 from ..text.pauses import check_spoken
@@ -47,9 +47,9 @@ class TextReader:
     first word.
     """
 
-    def __init__(self, text: str | Iterable[str], bell: Wakes, layout: str = "sentence"):
+    def __init__(self, text: str | Iterable[str], wake_up: Waker, layout: str = "sentence"):
         self.is_late = not isinstance(text, str)
-        self._parts, self._bell = text, bell
+        self._parts, self._wake_up = text, wake_up
         self._is_token = layout == "token"
         self._arriving: Words | Sentences = Words() if self._is_token else Sentences()
         self._changed = threading.Condition()
@@ -103,7 +103,7 @@ class TextReader:
             error = raised
         with self._changed:
             self.error, self._ended = error, True
-        self._bell.set()
+        self._wake_up.set()
         try:  # after the end was reported, as it may take long
             if (close := getattr(parts, "close", None)) is not None:
                 close()
@@ -143,4 +143,4 @@ class TextReader:
             self._found += found
             self._unread += sum(map(len, found))
         if found:
-            self._bell.set()
+            self._wake_up.set()

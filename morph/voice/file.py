@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, deserialize
 
 from ..checkpoint.tensor_file import read_metadata, unpack_parts, unpack_tensors, write_tensors
-from ..runtime.whole_file import TooLarge, read_whole
+from ..runtime.atomic_file import TooLarge, read_limited
 from ..text.encoding import check_encodable
 from .voice import TENSORS, Voice, VoiceTooLong, check_fields
 from .voice import TEXTS as VOICE_TEXTS
@@ -181,7 +181,7 @@ def _content(path: Path) -> bytes:
     try:
         if not path.is_file():
             raise FileNotFoundError
-        return read_whole(path, MOST_BYTES)
+        return read_limited(path, MOST_BYTES)
     except FileNotFoundError as error:
         raise ValueError(
             f"voice file {path.name} is missing from {path.parent.name}: save the voice again"

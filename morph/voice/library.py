@@ -9,7 +9,7 @@ from typing import Any
 
 from ..model.names import SIZE_NAMES
 from ..options import FRAME_RATE
-from ..runtime.whole_file import FileState, file_state, write_whole
+from ..runtime.atomic_file import FileState, file_state, write_atomic
 from ..text.names import OF_VOICES, check_name, confine, file_names
 from ..text.pronunciation import read_pronunciation, write_pronunciation
 from .file import (
@@ -204,7 +204,7 @@ def save_list(voice: Voice, path: Path, overwrite: bool = False) -> None:
     """Write a voice's list of words, if any, beside its file; an existing one stays unless ``overwrite``."""
     beside = list_of(path)
     if voice.pronunciation and (overwrite or not beside.exists()):
-        write_whole(beside, write_pronunciation(voice.pronunciation).encode())
+        write_atomic(beside, write_pronunciation(voice.pronunciation).encode())
 
 
 def typed_name(name: str) -> str:

@@ -12,7 +12,7 @@ import torch
 
 from ..model.model import Model
 from ..model.names import known_language
-from ..runtime.recent import Recent
+from ..runtime.lru_cache import LruCache
 from .voice import Voice
 
 ROLE_TOKENS = 3  # <|im_start|>, assistant, newline
@@ -113,7 +113,7 @@ class _Specials:
     pad: torch.Tensor
 
 
-class SharedParts(Recent[Hashable, tuple[Voice | None, Any]]):
+class SharedParts(LruCache[Hashable, tuple[Voice | None, Any]]):
     """Parts that prompts of one model share, most recently used first, on the model's device.
 
     A voice's parts are keyed by its identity, and keep it alive.
@@ -122,11 +122,11 @@ class SharedParts(Recent[Hashable, tuple[Voice | None, Any]]):
     def use_model(self, model: Model) -> None:
         """Set the model of the parts; those of another model or device are released."""
         table = model.talker.model.text_embedding.weight
-        self.use((model.device, table.dtype, table.data_ptr(), id(model.module)))
+        self.set_origin((model.device, table.dtype, table.data_ptr(), id(model.module)))
 
     def part(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
         """Return the part of this key and voice, made if it is not cached."""
-        part: Shared = self.get_or_make((key, id(voice)), lambda: (voice, make()))[1]
+        part: Shared = self.get_or_create((key, id(voice)), lambda: (voice, make()))[1]
         return part
 
 

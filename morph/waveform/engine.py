@@ -35,7 +35,7 @@ from ..model.weights.addresses import TensorAddresses
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.errors import first_line
 from ..runtime.fallback import Fallback
-from ..runtime.first_times import COMPLETE
+from ..runtime.warm_ups import OFFLINE
 from .in_flight import Row, RowsInFlight, SamplesInFlight
 
 log = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ class BatchCodec:
                 frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
                 plan = write_plan([PackedChunk(Chunk(0, 0, 0, frames), weights.gap)], [codes], size)
                 if replays is not None:
-                    replays.plan(COMPLETE, ("row", size), partial(self._try, weights, plan))
+                    replays.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:
         if weights.codebooks.device.type != "cuda":

@@ -26,8 +26,8 @@ from ..codec.weights import Attention, CodecWeights, Transformer
 from ..model.layers import Angles
 from ..model.sdpa import without_cudnn
 from ..runtime.capture import CapturedGraphs
-from ..runtime.first_times import TOGETHER
-from ..runtime.sizes import power_above
+from ..runtime.sizes import next_power_of_2
+from ..runtime.warm_ups import TOGETHER
 from .in_flight import SamplesInFlight
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
@@ -357,7 +357,7 @@ class RowStream:
     def _take_pinned(self) -> None:
         """Let torch hold pinned memory for the samples of all steps: asking the driver for more stops the device."""
         samples, most = self._samples.view(-1), self.lines * STEP_FRAMES
-        frames = {power_above(count) for count in range(1, most + 1)}
+        frames = {next_power_of_2(count) for count in range(1, most + 1)}
         held = [
             _to_come(samples[: min(count, most) * (len(samples) // most)])
             for count in frames
@@ -389,7 +389,7 @@ class RowStream:
 
     def _size(self, lines: int) -> int:
         """Return how many lines a step has if so many have frames."""
-        return min(power_above(lines), self.lines)
+        return min(next_power_of_2(lines), self.lines)
 
     def _step(self, rows: Mapping[int, int], wanted: bool = True) -> None:
         """Run the step that ``_put`` has written; it overwrites its lines' samples if they are wanted."""

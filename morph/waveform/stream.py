@@ -11,7 +11,7 @@ from ..codec.stream import CodecState, CodecStream
 from ..codec.weights import CodecWeights
 from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
-from ..runtime.recent import Recent
+from ..runtime.lru_cache import LruCache
 from .engine import BatchCodec
 from .in_flight import SamplesInFlight
 from .incremental import RowStream, StepsInFlight, Warm, count_steps
@@ -20,7 +20,7 @@ KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
 
 
-class References(Recent[int, tuple[torch.Tensor, Any]]):
+class References(LruCache[int, tuple[torch.Tensor, Any]]):
     """The codec's states after references: the most recently used ones are kept.
 
     A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives, and so does this
@@ -34,7 +34,7 @@ class References(Recent[int, tuple[torch.Tensor, Any]]):
 
     def feed(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> None:
         """Advance a reference's state by some frames: ``feed`` gets the last state, or None, and the reference."""
-        self.keep(id(reference), (reference, feed(self._state(reference), reference)))
+        self.put(id(reference), (reference, feed(self._state(reference), reference)))
 
     def after(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> Any:
         """Return the state after all frames; missing frames are fed."""
@@ -316,7 +316,7 @@ class StreamCodecs:
         """
         row = None if codec is None else self._row(codec, lines)
         address = next(model.codec.decoder.parameters()).data_ptr()
-        self.references.use((row is not None, model.device, model.codec.dtype, address))
+        self.references.set_origin((row is not None, model.device, model.codec.dtype, address))
         return SingleLines(model, self.references) if row is None else SharedRow(row, self.references)
 
     def free(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...morph.audio.formats import TAGGED
 from ...morph.audio.reader import Content, read_content
-from ...morph.runtime.whole_file import name_beside
+from ...morph.runtime.atomic_file import name_beside
 from ...morph.text.names import confine, file_names
 from ...morph.text.pronunciation import shown_text
 from ..page.clips import KEY as CLIPS

@@ -12,7 +12,7 @@ from comfy_api.latest import io, ui
 from ...morph.audio.formats import FILES, TAGGED
 from ...morph.audio.reader import read_comment
 from ...morph.audio.writer import check_fits, encode_tagged
-from ...morph.runtime.whole_file import FileState, file_state
+from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.text.encoding import check_encodable
 from ...morph.text.names import check_name, confine
 from ...morph.text.scripts.cues import FORMATS, UNITS, read_cues, write_cues

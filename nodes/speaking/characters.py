@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...morph.runtime.whole_file import FileState
+from ...morph.runtime.atomic_file import FileState
 from ...morph.text.names import name_key
 from ...morph.text.scripts.script import NARRATOR, RESERVED, split_mood
 from ...morph.voice.cast import PRESET, SAVED, Cast, given_parts, join_parts, named_parts

@@ -4,7 +4,7 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ...morph.runtime.whole_file import FileState, file_state
+from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, read_pronunciation
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files

@@ -6,7 +6,7 @@ from typing import Any
 
 from comfy_api.latest import io, ui
 
-from ...morph.runtime.whole_file import FileState
+from ...morph.runtime.atomic_file import FileState
 from ...morph.voice.file import holds_voice
 from ...morph.voice.fits import Needs
 from ...morph.voice.library import is_recording, load_source, save_list, save_source, source_states

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from ...morph.runtime.whole_file import FileState, file_state
+from ...morph.runtime.atomic_file import FileState, file_state
 
 Fingerprint = FileState | tuple[FileState, FileState]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ...morph.audio.formats import FILES
 from ...morph.model.names import known_language
 from ...morph.options import GenerateOptions
-from ...morph.runtime.whole_file import name_beside
+from ...morph.runtime.atomic_file import name_beside
 from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
 from ...morph.text.pronunciation import PronunciationList
@@ -26,7 +26,7 @@ from ..scripts.job import MANIFEST, Job, SavedLines, outputs, speak_into
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import CheckpointConfig, read_lists
-from ..terminal.sound import write_whole
+from ..terminal.sound import write_atomic
 from .speak import add_speech, write_words
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
 def finish(job: Job, cues: Sequence[Cue], words: Sequence[LineWords], console: Console) -> None:
     """Write the subtitles of the track and, if they are wanted, its words; note that all is written, and say where."""
     track, srt, vtt = outputs(job.options)
-    write_whole(srt, write_cues(cues, "srt").encode())
-    write_whole(vtt, write_cues(cues, "vtt").encode())
+    write_atomic(srt, write_cues(cues, "srt").encode())
+    write_atomic(vtt, write_cues(cues, "vtt").encode())
     if job.options.words is not None:
         write_words(words, job.options)
         if count := sum(not line.words for line in words):

@@ -22,7 +22,7 @@ from ..terminal.arguments import ending_in
 from ..terminal.console import Console
 from ..terminal.engine import load_voice, make_check, make_settings, read_lists
 from ..terminal.player import find_device, playing
-from ..terminal.sound import write_sound, write_whole
+from ..terminal.sound import write_atomic, write_sound
 
 if TYPE_CHECKING:
     from ...morph.kept.word_check import WordCheck
@@ -223,4 +223,4 @@ def write_words(lines: Sequence[LineWords], options: argparse.Namespace) -> None
     from ...morph.words.captions import CaptionOptions, write_captions
 
     wanted = CaptionOptions(options.words.suffix[1:].lower(), options.words_by)
-    write_whole(options.words, write_captions(lines, wanted).encode())
+    write_atomic(options.words, write_captions(lines, wanted).encode())

@@ -11,7 +11,7 @@ from ..plain_text import one_line
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import folders_of, load_voice, saved_file
-from ..terminal.sound import write_whole
+from ..terminal.sound import write_atomic
 from . import shift, speak
 from .clone import choose_path, save, voice_file
 
@@ -154,7 +154,7 @@ def export(options: argparse.Namespace, console: Console) -> None:
     out = options.out or Path(f"{options.name}.safetensors")
     if out.exists() and not options.overwrite:
         raise ValueError(f"{out} exists already: choose another with --out, or add --overwrite")
-    write_whole(out, content)
+    write_atomic(out, content)
     console.result(out.absolute())
 
 

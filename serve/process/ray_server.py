@@ -224,7 +224,7 @@ def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
 
 def make_replica(arguments: dict[str, Any]) -> Starlette:
     """Load the model, warm it up, and return the application; for a Ray process."""
-    from ...morph.runtime.collector import spare_older_objects
+    from ...morph.runtime.collector import freeze_for_good
     from ..logs import start_log
     from ..routes.app import create_app
     from .server import SWITCH_S, load_speaker, prepare
@@ -236,7 +236,7 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
             arguments[name] = Path(arguments[name])
     options = read_options(argparse.Namespace(**arguments))
     speaker = load_speaker(options)
-    speaker.warm(spare_older_objects)
+    speaker.warm(freeze_for_good)
     threading.Thread(
         target=prepare, args=(speaker, speaker.prepare_rest), name="speech warm-up", daemon=True
     ).start()

@@ -223,9 +223,9 @@ def load_speaker(options: ServerOptions) -> Speaker:
 
 
 def _warm(speaker: Any) -> None:
-    from ...morph.runtime.collector import spare_older_objects
+    from ...morph.runtime.collector import freeze_for_good
 
-    prepare(speaker, partial(speaker.warm, spare_older_objects))
+    prepare(speaker, partial(speaker.warm, freeze_for_good))
     gc.enable()
     if speaker.is_ready:
         prepare(speaker, speaker.prepare_rest)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
-from ...morph.runtime.bell import Bell
+from ...morph.runtime.wake_up import WakeUpEvent
 from .connection import Answer, Connection, Hearer, connect
 from .facts import ServerFacts
 from .failure import Failure
@@ -44,17 +44,17 @@ class LoopThread:
         self.loop.close()
 
 
-class LoopBell(Bell):
-    """An event that calls ``on_ring`` in an event loop, unless that is closed."""
+class LoopWakeUpEvent(WakeUpEvent):
+    """An event that calls ``on_set`` in an event loop, unless that is closed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         super().__init__()
         self._loop = loop
-        self.on_ring: Callable[[], None] = lambda: None
+        self.on_set: Callable[[], None] = lambda: None
 
     def set(self) -> None:
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.on_ring)
+            self._loop.call_soon_threadsafe(self.on_set)
 
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ import torch
 from ...morph.batch.loop import BatchClosed
 from ...morph.batch.speech import Chunk, Delivery, Outcome, Speech
 from ...morph.options import AUTO_ROWS, FRAME_RATE, GenerateOptions
-from ...morph.runtime.bell import Bell
+from ...morph.runtime.wake_up import WakeUpEvent
 from ...morph.speech.lines import Line, LineReport, Spoken
 from ...morph.speech.pieces import concatenate, text_as_spoken
 from ...morph.speech.report import compose, engines_of
@@ -28,7 +28,7 @@ from ...morph.text.duration import likely_frames
 from ...morph.text.normalize import SpokenText
 from ...morph.text.pauses import without_pauses
 from ...morph.words.timing import WordTime, retime_words, shown_words
-from .attempts import Attempts, LoopBell, LoopThread
+from .attempts import Attempts, LoopThread, LoopWakeUpEvent
 from .connection import Answer, Hearer, connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
 from .failure import Failure
@@ -112,7 +112,7 @@ class RemoteLine:
 
     def _end(self, outcome: Outcome) -> None:
         self.speech.finish(outcome)
-        self.speech.bell = Bell()  # the previous one refers to this object, and so to its audio
+        self.speech.wake_up = WakeUpEvent()  # the previous one refers to this object, and so to its audio
 
     def stop(self) -> None:
         sound, told = concatenate(self._sound), LineTold(ended="cancelled")
@@ -197,9 +197,9 @@ class RemoteSpeaks:
 
     def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
         """See ``Speaks``; nothing is sent for a line that cannot be spoken. Raises BatchClosed after ``close``."""
-        job, bell = make_job(self.facts, line, options, self.consent), LoopBell(self._thread.loop)
-        asked = RemoteLine(job, Speech(line, options, delivery or Delivery(), bell), self._start)
-        bell.on_ring = partial(self._look, asked)
+        job, wake_up = make_job(self.facts, line, options, self.consent), LoopWakeUpEvent(self._thread.loop)
+        asked = RemoteLine(job, Speech(line, options, delivery or Delivery(), wake_up), self._start)
+        wake_up.on_set = partial(self._look, asked)
         with self._closing:
             if self._is_closed:
                 raise BatchClosed(f"the client of server {self.facts} is closed: make another one")

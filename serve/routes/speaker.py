@@ -30,7 +30,7 @@ from ...morph.batch.speech import Chunk, Delivery, Speech
 from ...morph.engine import Engine
 from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
-from ...morph.runtime.collector import Pauses
+from ...morph.runtime.collector import CollectorPauses
 from ...morph.speech.lines import Line, LineReport, Spoken
 from ...morph.speech.pieces import concatenate
 from ...morph.speech.report import describe_groups
@@ -137,7 +137,7 @@ def default_rows(device: torch.device) -> int:
 
 
 class News:
-    """Wakes the readers of an event loop: a model step has news for many, and one call of the loop is enough."""
+    """Signals the readers of an event loop: a model step has news for many, and one call of the loop is enough."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self.loop = loop
@@ -302,7 +302,7 @@ class Speaker:
         self._is_ending = False
         self._ready = threading.Event()
         self._options = options
-        self.pauses = Pauses()
+        self.pauses = CollectorPauses()
         self._summary = synthesizer.model.summary()  # looks at every tensor: milliseconds
 
     @property
@@ -334,7 +334,7 @@ class Speaker:
     @property
     def slow_moments(self) -> dict[str, float]:
         """How often things happened that hold up all requests, by their names in the metrics."""
-        done, pauses = [one.first_times for one in self._engines], self.pauses
+        done, pauses = [one.warm_ups for one in self._engines], self.pauses
         allocations = Counter[str]()
         for batch in self._batches:
             allocations.update(count_allocations(batch.synthesizer.model.device))
@@ -361,7 +361,7 @@ class Speaker:
                 self._warm(batch)
             encoded.result()
         for one in self._engines:
-            one.first_times.is_settled = True
+            one.warm_ups.is_settled = True
         before_ready()
         self.pauses.begin()
         self._ready.set()
@@ -399,7 +399,7 @@ class Speaker:
         return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)
 
     def _tell(self, what: str, seconds: float) -> None:
-        done = [one.first_times for one in self._engines]
+        done = [one.warm_ups for one in self._engines]
         positions = self._batches[0].ahead.positions
         log.info(
             "%s: %s, prepared in %.1f s; %d of %d graphs captured, first calls and captures %.1f s; %d rows%s",

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from ...morph.model.model import Model
-from ...morph.runtime.recent import Recent
-from ...morph.runtime.whole_file import FileState
+from ...morph.runtime.atomic_file import FileState
+from ...morph.runtime.lru_cache import LruCache
 from ...morph.text.names import OF_VOICES, check_name, name_key
 from ...morph.voice.blend import Shift, embedding_of, shift_voice
 from ...morph.voice.create import design_voice, preset_voice
@@ -62,7 +62,7 @@ class VoiceBook:
             )
             for voice in self._presets.values()
         }
-        self._shifted: Recent[tuple[object, ...], tuple[list[Voice], Voice]] = Recent(MOST_SHIFTS)
+        self._shifted: LruCache[tuple[object, ...], tuple[list[Voice], Voice]] = LruCache(MOST_SHIFTS)
         sources = self._library.sources() if self._library and model.can_clone else {}
         self._recorded = {name: self._read(path) for name, path in sources.items() if is_recording(path)}
         self._uploaded: dict[str, Voice] = {}  # in memory only, the least recently used first
@@ -179,7 +179,7 @@ class VoiceBook:
             made = shift_voice(base, shift, self._model)
             check_voice(self._model, made)
         with self._lock:
-            self._shifted.keep(key, (voices, made))
+            self._shifted.put(key, (voices, made))
         return made
 
     def _with_row(self, voice: Voice) -> Voice:

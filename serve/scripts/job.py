@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..terminal.console import Console
 from ..terminal.folder_lock import exclusive
-from ..terminal.sound import explaining, read_recording, write_sound, write_whole
+from ..terminal.sound import explaining, read_recording, write_atomic, write_sound
 
 if TYPE_CHECKING:
     from ...morph.kept.cache import LineCache
@@ -125,7 +125,7 @@ class SavedLines:
             },
         }
         content = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
-        write_whole(self.folder / MANIFEST, content.encode())
+        write_atomic(self.folder / MANIFEST, content.encode())
 
 
 def is_readable(path: Path) -> bool:

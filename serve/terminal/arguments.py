@@ -24,7 +24,7 @@ from ...morph.options import (
     Sampling,
     TokenSampling,
 )
-from ...morph.runtime.whole_file import name_beside
+from ...morph.runtime.atomic_file import name_beside
 from ...morph.setting import Setting, settings_of
 from ...morph.text.pauses import check_spoken
 from ..plain_text import escaped

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...morph.audio.formats import RECORDED
 from ...morph.audio.reader import is_installed, read_compressed
-from ...morph.runtime import whole_file
+from ...morph.runtime import atomic_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,12 +43,12 @@ def write_sound(path: Path, waveform: np.ndarray, rate: int) -> None:
     """Write a sound file completely or not at all; ValueError if it cannot be written."""
     from ...morph.audio.writer import encode_by_libsndfile
 
-    write_whole(path, encode_by_libsndfile(waveform, rate, path.suffix[1:].lower()))
+    write_atomic(path, encode_by_libsndfile(waveform, rate, path.suffix[1:].lower()))
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes) -> None:
     with explaining(path, "written"):
-        whole_file.write_whole(path, content)
+        atomic_file.write_atomic(path, content)
 
 
 @contextmanager

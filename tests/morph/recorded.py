@@ -43,7 +43,7 @@ class Recordings:
 
     def __init__(self, device: torch.device, captures: CaptureStream | None = None):
         self.device, self.fallback = device, None
-        self._first_times = (captures or CaptureStream()).first_times
+        self._warm_ups = (captures or CaptureStream()).warm_ups
         self.recordings: dict[Hashable, Recording | None] = {}
 
     def forget(self) -> None:
@@ -80,7 +80,7 @@ def note_graphs(monkeypatch: pytest.MonkeyPatch) -> list[Recordings]:
 @torch.inference_mode()
 def prepare_all(captures: CaptureStream) -> None:
     """Record all that is planned."""
-    while captures.first_times.prepare_next():
+    while captures.warm_ups.prepare_next():
         pass
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from ...runtime.sizes import power_above, power_below
+from ...runtime.sizes import next_power_of_2, previous_power_of_2
 
 SMOOTHING = 0.8  # weight of earlier measurements in a mean time
 MARGIN = 1.25  # on the expected time of the next frame and its codec step
@@ -72,14 +72,14 @@ class Speed:
     def end_step(self, lines: int, frames: int, took: float, seconds: float) -> None:
         """Note a codec step: its longest chunk, its seconds by the host's clock, and those of the device."""
         self._codec = frames, took
-        self.steps[power_above(lines)] = seconds
+        self.steps[next_power_of_2(lines)] = seconds
         self._excluded += seconds
 
     def step_s(self, lines: int) -> float:
         """Return an upper bound for the seconds of a step of ``lines``, from the nearest measured size, or 0."""
         if not self.steps or not lines:
             return 0.0
-        size = power_above(lines)
+        size = next_power_of_2(lines)
         if size in self.steps:
             return self.steps[size]
         near = min(self.steps, key=lambda other: abs(math.log2(other / size)))
@@ -179,8 +179,8 @@ def choose(claims: Sequence[Claim], lines: int) -> list[Claim]:
     chosen = [claim for claim in claims if claim.is_urgent]
     if len(chosen) == len(claims) or (not chosen and len(claims) < FEWEST):
         return chosen
-    most = max(MOST, power_above(-(-lines // SHARE)))
-    room = max(power_above(len(chosen)), min(power_below(len(claims)), most))
+    most = max(MOST, next_power_of_2(-(-lines // SHARE)))
+    room = max(next_power_of_2(len(chosen)), min(previous_power_of_2(len(claims)), most))
     work = sum([claim.steps for claim in chosen])
     for claim in sorted([claim for claim in claims if not claim.is_urgent], key=attrgetter("empty_at")):
         work += claim.steps

@@ -14,7 +14,7 @@ import torch
 from ...decode.buffers import RowBuffers
 from ...graph.rows import FIRST_AT_ONCE
 from ...model.finite import Computes, NotFinite, check_samples
-from ...runtime.sizes import power_above
+from ...runtime.sizes import next_power_of_2
 from ...speech.pieces import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
 from .line_chunks import LineChunks, Output
@@ -202,9 +202,9 @@ class CodecTurns:
         outputs += self._end_pieces(lines, now)
         ready = [line for line in lines if line.piece is not None and not line.speech.is_full]
         new = len([1 for line in ready if not line.sizes.has_begun and line.has_codes])
-        is_unknown = new > FEW and power_above(new) not in self._speed.steps
+        is_unknown = new > FEW and next_power_of_2(new) not in self._speed.steps
         if is_unknown and (seconds := self.codec.step_s(new)) is not None:
-            self._speed.steps[power_above(new)] = seconds
+            self._speed.steps[next_power_of_2(new)] = seconds
         pace = self._speed.pace(new, count)
         first, others, idle = list[Claim](), list[Claim](), list[LineChunks]()
         for line in ready:

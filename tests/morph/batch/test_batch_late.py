@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.batch.utterance import Shared, Utterance
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.text_feed import PIECES_AHEAD
 from qwen3_tts_morph.morph.speech.text_reader import MOST_UNREAD, TextReader
@@ -184,7 +184,7 @@ def test_an_iterator_whose_close_blocks_holds_up_nobody(synthesizer, voice) -> N
 
 def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> None:
     """A prompt takes some milliseconds, and all lines wait for it."""
-    speech = Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), Bell())
+    speech = Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), WakeUpEvent())
     line, counts = Utterance(speech, 24000, [Inbox()]), []
     line.read()
     wait_until(lambda: line._text._ended)
@@ -200,7 +200,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
 
 
 def test_a_part_of_any_length_is_read_as_far_as_its_speech_needs() -> None:
-    reader, taken = TextReader(["One. " * MOST_UNREAD], Bell()), 0
+    reader, taken = TextReader(["One. " * MOST_UNREAD], WakeUpEvent()), 0
     reader.start()
     while not reader.is_over:
         wait_until(lambda: reader.has_news)

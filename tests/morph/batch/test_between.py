@@ -75,7 +75,7 @@ def test_captures_are_made_beside_a_stream_that_plays_if_there_is_time(
     monkeypatch.setattr(loop, "PLANNED_S", -1.0 if has_time else 1e9)
     monkeypatch.setattr(loop, "PLANNED_SHARE", 1.0)
     synthesizer = Synthesizer(model)
-    first = synthesizer.engine.first_times
+    first = synthesizer.engine.warm_ups
 
     def capture(key: str) -> None:
         done.append(key)

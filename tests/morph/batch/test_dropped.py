@@ -11,8 +11,8 @@ from qwen3_tts_morph.morph.batch import loop
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.bell import Bell
-from qwen3_tts_morph.morph.runtime.kept_threads import KeptThreads
+from qwen3_tts_morph.morph.runtime.thread_pool import ThreadPool
+from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
@@ -54,7 +54,7 @@ def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthe
 
 
 def test_a_stream_is_collected_by_a_thread_that_its_own_waits_for(synthesizer, monkeypatch) -> None:
-    monkeypatch.setattr(loop, "older_objects_spared", nullcontext)  # what was there before is looked at too
+    monkeypatch.setattr(loop, "frozen_objects", nullcontext)  # what was there before is looked at too
     line = Line("Hello there.", preset_voice(synthesizer.model, "ryan"))
     stream = stream_line(synthesizer, line, GenerateOptions(1, Sampling(max_new_tokens=9)))
     in_a_cycle(stream)
@@ -84,7 +84,7 @@ def test_a_closed_batch_is_forgotten_although_its_thread_is_kept(synthesizer) ->
 
 def test_kept_threads_are_collected_by_one_of_them(request) -> None:
     name = str(request.node.name)
-    pool, go = KeptThreads(name), threading.Event()
+    pool, go = ThreadPool(name), threading.Event()
     pool.start(lambda: None).join()
     pool.start(lambda: go.wait(PATIENCE) and None)
     idle = pool._idle
@@ -96,16 +96,16 @@ def test_kept_threads_are_collected_by_one_of_them(request) -> None:
     wait_until(lambda: not any(thread.name == name for thread in threading.enumerate()))
 
 
-def test_a_bell_is_rung_again_while_it_is_rung() -> None:
-    bell = Bell()
+def test_a_wake_up_may_be_set_while_it_is_being_set() -> None:
+    wake_up = WakeUpEvent()
 
     class Ringing:
         def __del__(self) -> None:
-            bell.set()
+            wake_up.set()
 
     ringing = Ringing()
     in_a_cycle(ringing)
     del ringing
-    bell.set()
+    wake_up.set()
     gc.collect()
-    assert bell.wait(0) and not bell.wait(0)
+    assert wake_up.wait(0) and not wake_up.wait(0)

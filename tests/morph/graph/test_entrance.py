@@ -293,7 +293,7 @@ def test_what_a_line_alone_needs_is_captured_first_and_the_rest_one_by_one_by_ne
         short = {kind for length in SHORT_PROMPTS for kind in (("prefill", 1, length), ("enter", length))}
         assert {key for one in graphs for key in one.recordings if one.has(key)} == alone | short
         ran.clear()
-        while captures.first_times.prepare_next():
+        while captures.warm_ups.prepare_next():
             steps += [key for key in ran if key not in (("keep",), ("restore",))]
             ran.clear()
     several = [("prefill", 2, 128), ("prefill", 2, 64), ("prefill", 1, 64), ("prefill", 1, 128)]
@@ -320,7 +320,7 @@ def test_what_is_captured_between_the_frames_of_lines_changes_none_of_them(
 
     def come(decoding: Decoding) -> Sequence[LineRequest]:
         ran.clear()
-        if captures.first_times.prepare_next():
+        if captures.warm_ups.prepare_next():
             prepared.append((len(decoding.rows.lines), *ran))
         return [later.pop()] if later and len(prepared) % 4 == 0 else ()
 

@@ -123,7 +123,7 @@ def test_prompts_of_an_engine_are_the_same_to_the_bit_and_share_what_they_have_i
 
 
 def test_parts_of_another_model_or_place_are_released(load):
-    shared, first, second = SharedParts(kept=128), load("tiny", "base"), load("tiny", "custom_voice")
+    shared, first, second = SharedParts(size=128), load("tiny", "base"), load("tiny", "custom_voice")
     PromptBuilder(second, shared).build(TEXTS[0], preset_voice(second, "ryan"))
     assert len(shared) > 0
     PromptBuilder(second, shared)
@@ -134,7 +134,7 @@ def test_parts_of_another_model_or_place_are_released(load):
 
 def test_no_more_parts_are_kept_than_allowed(load):
     model = load("tiny", "custom_voice")
-    shared = SharedParts(kept=6)
+    shared = SharedParts(size=6)
     voices = [preset_voice(model, "ryan") for _ in range(8)]
     for voice in voices:
         PromptBuilder(model, shared).build(TEXTS[0], voice)

@@ -7,7 +7,7 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery, Outcome, Speech
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 
 RATE = 24000
@@ -31,7 +31,7 @@ class Watched:
         self.seeds.append(line.seed)
         if line.seed not in self.failing:
             return self.batch.speak(line, options, delivery)
-        speech = Speech(line, options, delivery or Delivery(), Bell())
+        speech = Speech(line, options, delivery or Delivery(), WakeUpEvent())
         speech.fail(self.failing[line.seed])
         return speech
 
@@ -62,7 +62,7 @@ class Scripted:
         return f"{line.seed:064x}"
 
     def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
-        self.speeches.append(Speech(line, options, delivery or Delivery(), Bell()))
+        self.speeches.append(Speech(line, options, delivery or Delivery(), WakeUpEvent()))
         return self.speeches[-1]
 
     def speak_all(

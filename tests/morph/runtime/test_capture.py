@@ -55,11 +55,11 @@ def test_each_key_is_called_then_captured_then_replayed(cuda):
 
 
 def test_some_kernels_go_before_others_that_run_beside_them(cuda):
-    first, other = CaptureStream(first=True), CaptureStream()
+    first, other = CaptureStream(urgent=True), CaptureStream()
     device = torch.device("cuda")
     assert first.on(device).priority < other.on(device).priority == 0, "torch's lower numbers go first"
     assert first.on(device) is first.on(device) and first.on(device) is not other.on(device)
-    assert CaptureStream(first_times=first.first_times).first_times is first.first_times
+    assert CaptureStream(warm_ups=first.warm_ups).warm_ups is first.warm_ups
 
 
 def test_forgotten_graphs_are_captured_again_after_the_device_has_finished(cuda):
@@ -146,7 +146,7 @@ def test_without_cuda_every_call_is_direct():
 
 def test_first_calls_and_captures_are_counted_and_named_if_they_come_late(cuda, caplog):
     stream = CaptureStream()
-    replays, first = CapturedGraphs(torch.device("cuda"), stream), stream.first_times
+    replays, first = CapturedGraphs(torch.device("cuda"), stream), stream.warm_ups
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             replays.run(("frame", 5, 256), lambda: None)
@@ -165,7 +165,7 @@ def test_first_calls_and_captures_are_counted_and_named_if_they_come_late(cuda, 
 
 def test_what_is_planned_is_captured_bit_by_bit_by_need_and_is_not_late(cuda, caplog):
     stream = CaptureStream()
-    replays, first, calls = CapturedGraphs(torch.device("cuda"), stream), stream.first_times, []
+    replays, first, calls = CapturedGraphs(torch.device("cuda"), stream), stream.warm_ups, []
 
     def call(key: str) -> None:
         replays.run(key, lambda: calls.append(key))
@@ -185,7 +185,7 @@ def test_what_is_planned_is_captured_bit_by_bit_by_need_and_is_not_late(cuda, ca
 
 def test_a_planned_call_that_fails_is_not_repeated_and_forgotten_graphs_have_no_plan(cuda):
     stream = CaptureStream()
-    replays, first = CapturedGraphs(torch.device("cuda"), stream), stream.first_times
+    replays, first = CapturedGraphs(torch.device("cuda"), stream), stream.warm_ups
     replays.plan(0, "a", lambda: 1 / 0)
     replays.plan(0, "b", lambda: pytest.fail("its graphs are released"))
     with pytest.raises(ZeroDivisionError):
@@ -202,4 +202,4 @@ def test_a_first_call_that_fails_is_not_counted(cuda):
 
     with pytest.raises(ValueError):
         CapturedGraphs(torch.device("cuda"), stream).run("a", fail)
-    assert (stream.first_times.captures, stream.first_times.seconds) == (0, 0.0)
+    assert (stream.warm_ups.captures, stream.warm_ups.seconds) == (0, 0.0)

@@ -4,7 +4,7 @@ import gc
 import weakref
 
 import pytest
-from qwen3_tts_morph.morph.runtime.collector import Pauses, Sparing, older_objects_spared
+from qwen3_tts_morph.morph.runtime.collector import CollectorPauses, FreezeCount, frozen_objects
 
 
 class Knot:
@@ -18,12 +18,12 @@ def test_older_objects_are_spared_as_long_as_the_block_runs():
     assert not gc.get_freeze_count(), "another test has left the collector frozen"
     knot = Knot()  # held until the block runs: the collector may come at any time
     older = weakref.ref(knot)
-    with older_objects_spared():
+    with frozen_objects():
         del knot
         newer = weakref.ref(Knot())
         gc.collect()
         assert newer() is None and older() is not None
-        with older_objects_spared():
+        with frozen_objects():
             pass
         assert gc.get_freeze_count(), "the outer block goes on"
     assert not gc.get_freeze_count()
@@ -32,7 +32,7 @@ def test_older_objects_are_spared_as_long_as_the_block_runs():
 
 
 def test_pauses_are_counted_from_the_beginning_to_the_end():
-    pauses = Pauses()
+    pauses = CollectorPauses()
     gc.collect()
     pauses.begin()
     try:
@@ -47,7 +47,7 @@ def test_pauses_are_counted_from_the_beginning_to_the_end():
 
 
 def test_blocks_of_several_threads_are_spared_until_the_last_ends():
-    sparing = Sparing()
+    sparing = FreezeCount()
     first, second = sparing.in_block(), sparing.in_block()
     first.__enter__()
     second.__enter__()
@@ -60,7 +60,7 @@ def test_blocks_of_several_threads_are_spared_until_the_last_ends():
 def test_what_somebody_else_spares_stays_so():
     gc.freeze()
     try:
-        with Sparing().in_block():
+        with FreezeCount().in_block():
             pass
         assert gc.get_freeze_count()
     finally:
@@ -69,7 +69,7 @@ def test_what_somebody_else_spares_stays_so():
 
 def test_nothing_is_counted_where_objects_are_spared_for_good(monkeypatch):
     """It would take as long as a look at them."""
-    sparing = Sparing()
+    sparing = FreezeCount()
     sparing.for_good()
     try:
         with monkeypatch.context() as patch:

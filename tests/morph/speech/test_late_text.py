@@ -11,7 +11,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import outcome
@@ -314,7 +314,7 @@ def test_the_iterator_is_closed_when_the_speech_is_over(synthesizer, voice) -> N
 
 def test_text_is_not_read_far_ahead() -> None:
     read: list[str] = []
-    reader = TextReader((read.append("x") or "X" * 998 + ". " for _ in range(100)), Bell())
+    reader = TextReader((read.append("x") or "X" * 998 + ". " for _ in range(100)), WakeUpEvent())
     reader.start()
     deadline = time.monotonic() + PATIENCE
     while len(read) * 1000 <= MOST_UNREAD and time.monotonic() < deadline:

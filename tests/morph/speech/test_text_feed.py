@@ -11,7 +11,7 @@ from typing import Any
 import kitten_text_processing
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.bell import Bell
+from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech import pieces, text_feed
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LineCutter, LinePieces, Piece, piece_limit
@@ -63,14 +63,14 @@ def no_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
 def fed(given: str | Iterable[str], voice: Voice = VOICE) -> tuple[Any, ...]:
     """Return the facts of a streamed line that its text decides."""
     parts = LinePieces(Line(given, voice), GenerateOptions(), BUILDER)
-    bell = Bell()
-    reader = TextReader(given, bell)
+    wake_up = WakeUpEvent()
+    reader = TextReader(given, wake_up)
     with ThreadPoolExecutor(1) as executor:
-        feed = TextFeed(parts, executor, bell.set, reader)
+        feed = TextFeed(parts, executor, wake_up.set, reader)
         reader.start()
         while not feed.done:
             feed.poll()
-            assert feed.done or feed.has_news or bell.wait(PATIENCE)
+            assert feed.done or feed.has_news or wake_up.wait(PATIENCE)
     return facts_of(parts.pieces), parts.said, parts.readings, parts.line.text, str(feed.error)
 
 

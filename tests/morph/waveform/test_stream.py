@@ -155,7 +155,7 @@ def test_a_reference_is_fed_in_parts_while_another_line_is_decoded(model, choice
 
 
 def test_the_least_recently_used_reference_is_released():
-    references, made = References(kept=2), []
+    references, made = References(size=2), []
     voices = [torch.zeros(1) for _ in range(3)]
 
     def state(index: int) -> int:
@@ -168,7 +168,7 @@ def test_the_least_recently_used_reference_is_released():
 
     assert [state(index) for index in (0, 1, 0, 2, 0, 1)] == [1, 2, 1, 3, 1, 4]
     assert made == [0, 1, 2, 1] and len(references) == 2
-    references.use("elsewhere")
+    references.set_origin("elsewhere")
     assert len(references) == 0, "states of another device serve no more"
 
 

@@ -29,7 +29,7 @@ def speakers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Speaker]]:
     monkeypatch.setattr(server, "load_speaker", lambda options: loaded.append(load(options)) or loaded[-1])
     monkeypatch.setattr(speaker_module, "WARM_SECONDS", 0.1)
     # This process goes on with other tests.
-    monkeypatch.setattr(collector, "spare_older_objects", lambda: None)
+    monkeypatch.setattr(collector, "freeze_for_good", lambda: None)
     yield loaded
     for one in loaded:
         one.close()

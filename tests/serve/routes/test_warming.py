@@ -71,7 +71,7 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
 
 
 def test_the_rest_is_prepared_beside_requests_and_metrics_say_how_far_it_is(client):
-    first, done = client.speaker._engines[0].first_times, []
+    first, done = client.speaker._engines[0].warm_ups, []
     voice = client.speaker.voices.entries()[0].name
     ask = {
         "input": "Hello.",

@@ -20,7 +20,7 @@ from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
 from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.rows import Frame
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.runtime.sizes import power_above
+from qwen3_tts_morph.morph.runtime.sizes import next_power_of_2
 from qwen3_tts_morph.morph.speech.pieces import Piece
 from qwen3_tts_morph.morph.waveform.incremental import count_steps
 
@@ -71,7 +71,7 @@ class Codec:
         pass
 
     def step_s(self, lines: int) -> float:
-        return 0.0015 + self.device.line_s * power_above(lines)
+        return 0.0015 + self.device.line_s * next_power_of_2(lines)
 
     def steps(self, line: int, frames: int) -> int:
         return count_steps(self.done.get(line, 0), frames)

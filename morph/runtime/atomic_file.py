@@ -1,4 +1,4 @@
-"""Files that are read or written completely, or not at all."""
+"""Read files of limited size, and write files atomically."""
 
 import os
 import secrets
@@ -9,11 +9,12 @@ FileState = tuple[int, int] | None  # modification time in ns and bytes; None: t
 
 
 class TooLarge(ValueError):
-    """A file has more bytes than its content can have."""
+    """A file is larger than its content can be."""
 
 
-def read_whole(path: Path, most_bytes: int) -> bytes:
-    """Return the content of a file, opened once: another may replace it. Raise OSError or ``TooLarge``."""
+def read_limited(path: Path, most_bytes: int) -> bytes:
+    """Return a file's content; raise OSError, or ``TooLarge`` above ``most_bytes``."""
+    # Its size is that of the open file: another process may replace it.
     with path.open("rb") as file:
         if (size := os.fstat(file.fileno()).st_size) > most_bytes:
             raise TooLarge(f"{path.name} is larger than {most_bytes / 1e6:.0f} MB")
@@ -21,7 +22,7 @@ def read_whole(path: Path, most_bytes: int) -> bytes:
 
 
 def file_state(path: Path) -> FileState:
-    """Return what changes when a file is written; None if there is none that can be looked at."""
+    """Return a value that changes when a file is written; None if it is missing or cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -31,13 +32,12 @@ def file_state(path: Path) -> FileState:
 
 def name_beside(path: Path) -> Path:
     """Return a path beside ``path`` for a file that later replaces it."""
-    # The name is random: two processes never share one, and nobody can put a link there beforehand.
+    # A random name: two processes never share one, and nobody can place a link there beforehand.
     return path.with_name(f".{secrets.token_hex(8)}.part")
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, or replace the existing one once all is written. A link is replaced, never followed."""
-    # After an OSError the existing file is unchanged, and nothing else is left.
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file atomically: after an OSError the existing one is unchanged. A link is replaced, never followed."""
     unfinished = name_beside(path)
     try:
         with unfinished.open("xb") as file:

@@ -1,4 +1,4 @@
-"""Functions that are slow the first times: they run directly, then are captured, then replayed."""
+"""Warm-up of captured functions, planned for idle times: their first two calls are slow."""
 
 import logging
 import time
@@ -9,37 +9,37 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-# What is prepared behind a line alone, by need: for lines that begin together, for long ones, for complete ones.
-TOGETHER, LONG, COMPLETE = range(3)
+# Priorities, after what one line needs: batches that begin together, long lines, offline lines.
+TOGETHER, LONG, OFFLINE = range(3)
 
 
-class FirstTimes:
-    """Counts first calls and captures, and logs those that hold up lines: after ``settle``, and not planned.
+class WarmUps:
+    """Planned warm-up calls and captures, and counts of all.
 
-    What is planned is done bit by bit, while no line waits.
+    A warm-up that was not planned delays lines: once ``is_settled``, it is logged.
     """
 
     def __init__(self) -> None:
         self.captures = 0  # captured graphs
-        self.late = 0  # first calls and captures that held up lines
+        self.late = 0  # warm-ups that delayed lines
         self.seconds = 0.0  # host time of all of them
         self._planned: dict[tuple[Any, Hashable], tuple[int, Callable[[], object]]] = {}
         self.is_settled = self._follows_plan = False
 
-    def plan(self, need: int, graphs: Any, key: Hashable, call: Callable[[], object]) -> None:
-        """Have ``call`` run the function of a key until it is captured; it returns False if it cannot now."""
-        self._planned[graphs, key] = need, call
+    def plan(self, priority: int, graphs: Any, key: Hashable, call: Callable[[], object]) -> None:
+        """Plan to repeat ``call`` until the function of a key is captured; it returns False if it cannot run now."""
+        self._planned[graphs, key] = priority, call
 
     def forget(self, graphs: Any) -> None:
         self._planned = {which: how for which, how in self._planned.items() if which[0] is not graphs}
 
     @property
     def planned(self) -> int:
-        """How many graphs are captured, or will be."""
+        """How many graphs are captured or planned."""
         return self.captures + sum(graphs.lacks(key) for graphs, key in tuple(self._planned))
 
     def prepare_next(self) -> bool:
-        """Do the next first call or capture that is planned and can be done now; return whether there was one."""
+        """Run the next planned warm-up that can run now; return whether there was one."""
         self._planned = {which: how for which, how in self._planned.items() if which[0].lacks(which[1])}
         for (graphs, _), (_, call) in sorted(self._planned.items(), key=lambda item: item[1][0]):
             self._follows_plan = True

@@ -5,7 +5,7 @@ import threading
 import weakref
 
 import pytest
-from qwen3_tts_morph.morph.runtime.kept_threads import KEPT, Job, KeptThreads
+from qwen3_tts_morph.morph.runtime.thread_pool import MOST_IDLE, Task, ThreadPool
 
 from tests.patience import wait_until
 
@@ -21,24 +21,24 @@ def threads(name: str) -> int:
 
 
 def test_a_job_gets_the_thread_of_the_one_before(name):
-    pool, seen = KeptThreads(name), []
+    pool, seen = ThreadPool(name), []
     for _ in range(3):
         pool.start(lambda: seen.append(threading.get_ident())).join()
     assert len(seen) == 3 and len(set(seen)) == 1 and seen[0] != threading.get_ident()
 
 
 def test_a_job_never_waits_for_another(name):
-    pool, gate = KeptThreads(name), threading.Event()
-    held = [pool.start(gate.wait) for _ in range(KEPT + 2)]
+    pool, gate = ThreadPool(name), threading.Event()
+    held = [pool.start(gate.wait) for _ in range(MOST_IDLE + 2)]
     pool.start(lambda: None).join()
     gate.set()
     for job in held:
         job.join()
-    wait_until(lambda: threads(name) == KEPT == pool.idle and not pool.working)
+    wait_until(lambda: threads(name) == MOST_IDLE == pool.idle and not pool.working)
 
 
 def test_threads_end_with_what_started_them(name):
-    pool, gate = KeptThreads(name), threading.Event()
+    pool, gate = ThreadPool(name), threading.Event()
     pool.start(lambda: None).join()
     pool.start(gate.wait)
     del pool
@@ -51,7 +51,7 @@ def test_a_thread_keeps_nothing_of_its_last_job(name):
     class Large:
         pass
 
-    pool, large = KeptThreads(name), Large()
+    pool, large = ThreadPool(name), Large()
     gone = weakref.ref(large)
     pool.start(lambda large=large: None).join()
     del large
@@ -60,7 +60,7 @@ def test_a_thread_keeps_nothing_of_its_last_job(name):
 
 
 def test_a_job_that_fails_ends_and_is_reported(name, monkeypatch):
-    pool, reported = KeptThreads(name), []
+    pool, reported = ThreadPool(name), []
     monkeypatch.setattr(threading, "excepthook", lambda failed: reported.append(str(failed.exc_value)))
 
     def fail() -> None:
@@ -72,12 +72,12 @@ def test_a_job_that_fails_ends_and_is_reported(name, monkeypatch):
 
 
 def test_a_job_knows_that_it_runs(name):
-    pool, jobs, seen = KeptThreads(name), [], []
+    pool, jobs, seen = ThreadPool(name), [], []
     ready = threading.Event()
 
     def look() -> None:
         ready.wait()
-        job: Job = jobs[0]
+        job: Task = jobs[0]
         seen.append(job.is_current)
         with pytest.raises(RuntimeError, match="its own end"):
             job.join()

@@ -1,4 +1,4 @@
-"""A cache of the most recently used values."""
+"""A least-recently-used cache."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -8,12 +8,12 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Key, Value]):
-    """The ``kept`` most recently used values, by key."""
+class LruCache(Generic[Key, Value]):
+    """The ``size`` most recently used values, by key."""
 
-    def __init__(self, kept: int):
-        self._kept = kept
-        self._where: Hashable = None
+    def __init__(self, size: int):
+        self._size = size
+        self._origin: Hashable = None
         self._values: OrderedDict[Key, Value] = OrderedDict()
 
     def __len__(self) -> int:
@@ -22,26 +22,26 @@ class Recent(Generic[Key, Value]):
     def clear(self) -> None:
         self._values.clear()
 
-    def use(self, where: Hashable) -> None:
-        """Name the origin of values, such as a model on a device; values of another origin are released."""
-        if where != self._where:
+    def set_origin(self, origin: Hashable) -> None:
+        """Set what the values are made from, such as a model on a device; drop values of another origin."""
+        if origin != self._origin:
             self.clear()
-            self._where = where
+            self._origin = origin
 
     def get(self, key: Key) -> Value | None:
         if key in self._values:
             self._values.move_to_end(key)
         return self._values.get(key)
 
-    def keep(self, key: Key, value: Value) -> None:
+    def put(self, key: Key, value: Value) -> None:
         self._values[key] = value
         self._values.move_to_end(key)
-        if len(self._values) > self._kept:
+        if len(self._values) > self._size:
             self._values.popitem(last=False)
 
-    def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key, made if it is not kept. ``make`` may use other keys."""
+    def get_or_create(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value of a key; ``make`` it if it is missing, perhaps from those of other keys."""
         if key not in self._values:
-            self.keep(key, make())
+            self.put(key, make())
         self._values.move_to_end(key)
         return self._values[key]
