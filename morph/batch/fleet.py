@@ -28,8 +28,9 @@ class Fleet(Backend):
         super().__init__(batches[0].synthesizer, [batch.loop for batch in batches], sum(rows))
         self._scheduler = Scheduler[Utterance](rows, sum(batch.most_waiting for batch in batches))
         if len(batches) > 1:
-            for device, (loop, name) in enumerate(zip(self._loops, name_devices(batches), strict=True)):
-                loop.join(self._scheduler, self._loops, device, name)
+            inboxes, names = [loop.inbox for loop in self._loops], name_devices(batches)
+            for device, loop in enumerate(self._loops):
+                loop.join(self._scheduler, inboxes, names, device)
         # Devices limit it while they speak; if they overlap, the last to end would decide for later threads.
         self._threads = torch.get_num_threads()
 

@@ -11,6 +11,10 @@ from typing import Any
 from ..runtime.wake_up import WakeUpEvent
 
 
+class BatchClosed(Exception):
+    """The batch is closed."""
+
+
 class Inbox:
     """Any thread posts, without a lock: even the garbage collector. One thread reads."""
 
@@ -31,6 +35,10 @@ class Inbox:
     def close(self) -> None:
         self.is_closed = True
         self._wake_up.set()
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise BatchClosed("the batch was closed while it spoke this line")
 
     def ask(self, work: Callable[[], Any]) -> Future[Any]:
         """Queue model work. Cancel the future to withdraw work that has not begun."""

@@ -28,7 +28,7 @@ from .codec.pacing import Speed
 from .codec.turns import FEW, CodecTurns
 from .codec.whole import CodedPiece, WholeCodec
 from .fitting import needed_rows
-from .inbox import Inbox
+from .inbox import BatchClosed, Inbox
 from .scheduler import Busy, Scheduler
 from .speech import Delivery, Outcome, Speech
 from .utterance import Shared, Status, Utterance
@@ -49,10 +49,6 @@ JUDGE_S = 0.001
 GATHER_S, GATHER_LIST_S = 0.05, 0.5
 # A planned capture takes at most so long, or as long as the one before; beside lines they get a tenth of the time.
 PLANNED_S, PLANNED_SHARE = 0.15, 0.1
-
-
-class BatchClosed(Exception):
-    """The batch is closed."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ class Loop:
     def __init__(self, synthesizer: Synthesizer, settings: Settings, scheduler: Scheduler[Utterance]):
         self._synthesizer, self._settings, self._rows = synthesizer, settings, settings.rows
         self.inbox = Inbox()
-        self.join(scheduler, [self], 0)
+        self.join(scheduler, [self.inbox], [""], 0)
         self.waits_for_model = False
         self.frames = 0  # of all lines
         self.speed = Speed(1 / FRAME_RATE)
@@ -99,11 +95,11 @@ class Loop:
         self._prompts: deque[Piece] = deque()  # of queued pieces, to be made while the device is busy
 
     def join(
-        self, scheduler: Scheduler[Utterance], loops: Sequence[Loop], device: int, name: str = ""
+        self, scheduler: Scheduler[Utterance], inboxes: Sequence[Inbox], names: Sequence[str], device: int
     ) -> None:
         """Take utterances from this scheduler, as one of these devices; before there are any."""
-        self._scheduler, self._loops, self._device, self.name = scheduler, loops, device, name
-        self.inboxes = [one.inbox for one in loops]
+        self._scheduler, self.inboxes, self._names, self._device = scheduler, inboxes, names, device
+        self.name = names[device]
 
     def submit(
         self,
@@ -187,18 +183,14 @@ class Loop:
         """Hold the model; raise BatchClosed if the batch was closed meanwhile: torch must not run at program exit."""
         self.waits_for_model = True
         try:
-            self._check_open()  # after the line above: who closes the batch reads it then
+            self.inbox.check_open()  # after the line above: who closes the batch reads it then
             with self._synthesizer.model.exclusive():
                 self.waits_for_model = False
-                self._check_open()
+                self.inbox.check_open()
                 with self._synthesizer.session():
                     yield
         finally:
             self.waits_for_model = False
-
-    def _check_open(self) -> None:
-        if self.inbox.is_closed:
-            raise BatchClosed("the batch was closed while it spoke this line")
 
     def end(self) -> None:
         """Close: end all utterances, and refuse other work."""
@@ -237,12 +229,12 @@ class Loop:
         if is_final(error) or self.inbox.is_closed or not one.is_untouched:
             return False
         failed_on = {**one.failed_on, self._device: say_why(error)}
-        is_elsewhere = is_failure(error) and len(failed_on) < len(self._loops)
+        is_elsewhere = is_failure(error) and len(failed_on) < len(self.inboxes)
         if is_elsewhere:
             log.warning("a line could not be made on %s (%s)", self.name, error)
             one.failed_on = failed_on
         elif is_failure(error):
-            for device in range(len(self._loops)):  # the line is at fault
+            for device in range(len(self.inboxes)):  # the line is at fault
                 self._scheduler.note_end(device, False)
         if not is_elsewhere and (one.is_alone or not is_shared):
             return False
@@ -258,11 +250,13 @@ class Loop:
         choice, settings = engine.choose(model), self._settings
         if settings.linger_s is None:
             needed = needed_rows(model, self._scheduler.utterances)
-            self._rows = max(1, min(settings.rows, -(-needed // len(self._loops))))
+            self._rows = max(1, min(settings.rows, -(-needed // len(self.inboxes))))
         self._turns = CodecTurns(
             partial(engine.open_codec, model, choice, self._rows), model.codec, self.speed
         )
-        self._whole = WholeCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self._check_open))
+        self._whole = WholeCodec(
+            partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open)
+        )
         describe = partial(engine.describe, model, choice)
         builder, is_list = engine.prompt_builder(model), settings.linger_s is None
         self._shared = Shared(builder, self.speed, describe, engine.texts, self._prompts, is_list)
@@ -354,7 +348,7 @@ class Loop:
 
     def _handle(self, has_model: bool = True) -> None:
         """Apply what other threads have changed: new lines, new text, readers that took a chunk or left."""
-        self._check_open()
+        self.inbox.check_open()
         changed, self._exchange_at = self.inbox.changed, 0.0
         for one in dict.fromkeys([changed.popleft()() for _ in range(len(changed))]):
             if one is None or one.status is Status.DONE or one.device not in (-1, self._device):
@@ -435,7 +429,7 @@ class Loop:
         """Say which device made a line, and which could not."""
         report, notes = spoken.report, spoken.report.notes
         if one.failed_on:
-            where = " and ".join(self._loops[device].name for device in one.failed_on)
+            where = " and ".join(self._names[device] for device in one.failed_on)
             why = list(one.failed_on.values())[-1]
             notes = (*notes, f"A line could not be made on {where} ({why}): {self.name} made it.")
         return replace(spoken, report=replace(report, device=self.name, notes=notes))

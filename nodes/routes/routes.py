@@ -44,8 +44,7 @@ def add_routes(server: Any) -> None:
     store = SpeechStore(server)
     server.app[APP_KEY] = store
     server.app[SAVED_KEY] = SavedVoices()
-    server.app[DEFAULT_KEY] = default = DefaultModel()
-    server.app.on_response_prepare.append(default.release)
+    server.app[DEFAULT_KEY] = DefaultModel()
     server.add_on_prompt_handler(drop_nulls)
     routes = SpeechRoutes(store, args.enable_cors_header)
     server.routes.post(f"{ROOT}/listen")(routes.guard(routes.listen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -48,10 +49,24 @@ AnyModel: TypeAlias = ManagedModel | ServedModel
 
 
 class DefaultModel:
-    """Keeps the last checkpoint loaded without a connected one, as ComfyUI's cache keeps Load Model's."""
+    """Keeps the last checkpoint loaded without a connected one while ComfyUI's cache has a node that may speak with it.
+
+    ComfyUI creates and drops nodes in the thread that runs prompts. A model that another thread frees would change
+    ComfyUI's list of loaded models, which that thread may be reading.
+    """
 
     def __init__(self) -> None:
         self._kept: tuple[list[tuple[str, int, int]], ManagedModel] | None = None
+        self._nodes = 0
+
+    def keep_for(self, node: io.ComfyNode) -> None:
+        self._nodes += 1
+        weakref.finalize(node, self._forget_node).atexit = False
+
+    def _forget_node(self) -> None:
+        self._nodes -= 1
+        if not self._nodes:
+            self._kept = None
 
     def load(self, voices: Iterable[Voice], node: str | None) -> tuple[str, ManagedModel]:
         """Return the label of the best checkpoint on this machine that fits voices, and the checkpoint."""
@@ -64,13 +79,15 @@ class DefaultModel:
                 self._kept = files, ManagedModel([load_managed(path, LoadOptions())])
         return label, self._kept[1]
 
-    async def release(self, request: web.Request, _: web.StreamResponse) -> None:
-        """Release the checkpoint when the page asks ComfyUI to free memory."""
-        if request.path.endswith("/free"):
-            self._kept = None
-
 
 APP_KEY = web.AppKey("qwen3_tts_morph.default_model", DefaultModel)  # where the server's application keeps it
+
+
+def default_model() -> DefaultModel:
+    from server import PromptServer
+
+    app = PromptServer.instance.app  # type: ignore[attr-defined]  # set when ComfyUI starts
+    return app.get(APP_KEY) or DefaultModel()
 
 
 def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
@@ -192,6 +209,10 @@ class Stage:
 
 
 class SpeakingNode(io.ComfyNode):
+    def __init__(self) -> None:
+        super().__init__()
+        default_model().keep_for(self)
+
     @classmethod
     @contextmanager
     def stage(
@@ -201,8 +222,6 @@ class SpeakingNode(io.ComfyNode):
 
         ValueError for unusable inputs, also in place of a ScriptError, whose type users should not see.
         """
-        from server import PromptServer
-
         from ...morph.kept.once import Listener
 
         check_speaking(given)
@@ -211,9 +230,7 @@ class SpeakingNode(io.ComfyNode):
         notes = [f"{name} is ignored: it was removed ({sent[name]})." for name in removed_in(sent)]
         model, options, once = given.get("model"), options_of(given), once_of(given)
         if model is None:
-            app = PromptServer.instance.app  # type: ignore[attr-defined]  # set when ComfyUI starts
-            keeper = app.get(APP_KEY, DefaultModel())
-            label, model = keeper.load(cast.values(), node)
+            label, model = default_model().load(cast.values(), node)
             notes.insert(0, f"No model is connected: {label} speaks.")
         with (
             model.open(options.batch_size, cast) as speaks,

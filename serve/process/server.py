@@ -233,7 +233,7 @@ def _warm(speaker: Any) -> None:
 
 def prepare(speaker: Any, work: Callable[[], None]) -> None:
     """Do a part of the warm-up: for a line alone, or the rest beside requests."""
-    from ...morph.batch.loop import BatchClosed
+    from ...morph.batch.inbox import BatchClosed
 
     try:
         work()

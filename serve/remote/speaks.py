@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from ...morph.batch.loop import BatchClosed
+from ...morph.batch.inbox import BatchClosed
 from ...morph.batch.speech import Chunk, Delivery, Outcome, Speech
 from ...morph.options import AUTO_ROWS, FRAME_RATE, GenerateOptions
 from ...morph.runtime.wake_up import WakeUpEvent

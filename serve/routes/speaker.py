@@ -23,8 +23,8 @@ import torch
 from ...morph.audio.formats import FORMATS
 from ...morph.batch.batch import ROWS, Batch, BatchStatus, Result
 from ...morph.batch.fleet import Fleet
+from ...morph.batch.inbox import BatchClosed
 from ...morph.batch.key import common_key
-from ...morph.batch.loop import BatchClosed
 from ...morph.batch.scheduler import Busy
 from ...morph.batch.speech import Chunk, Delivery, Speech
 from ...morph.engine import Engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,6 +111,12 @@ def test_one_node_speaks_and_says_what_it_chose(server: ComfyServer, kind: str, 
         assert "No model is connected: demo voice (in the pack) speaks." in report(results[-1], "speech")
         assert "preset heart" in report(results[-1], "speech")
     assert not any(b"loading" in one for one in results[1].previews), "it is kept, as a load node's is"
+    released = server.log().count("released demo_voice")
+    server.free()
+    until = time.monotonic() + 60
+    while server.log().count("released demo_voice") == released:
+        assert time.monotonic() < until, f"/free released no checkpoint:\n{server.log_tail()}"
+        time.sleep(0.1)
 
 
 def test_the_default_checkpoint_fits_the_voice(server: ComfyServer, model_folders: Path) -> None:
