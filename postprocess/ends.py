@@ -84,9 +84,9 @@ def speech_span(waveform: Waveform, sample_rate: int) -> Span:
     power = np.square(padded).reshape(-1, window).mean(axis=1)
     if not power.any():
         return 0, len(waveform)
-    heard = np.flatnonzero(power >= power.max() * from_db(-LOUDNESS_RANGE_DB) ** 2)
+    audible = np.flatnonzero(power >= power.max() * from_db(-LOUDNESS_RANGE_DB) ** 2)
     margin = round(MARGIN_S * sample_rate)
-    first, last = int(heard[0]) * window, (int(heard[-1]) + 1) * window
+    first, last = int(audible[0]) * window, (int(audible[-1]) + 1) * window
     return max(0, first - margin), min(len(waveform), last + margin)
 
 

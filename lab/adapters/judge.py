@@ -37,7 +37,7 @@ DIGITS = {"similarity": 2, "identified": 0, "wrong": 1, "pitch_hz": 0}  # of the
 
 
 @dataclass(frozen=True)
-class Heard:
+class JudgedRecording:
     """One line: similarity to the speaker's other recordings, whether they are the closest (None: there are no other
     speakers), words, and pitch in Hz.
     """
@@ -51,7 +51,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Judges:
-    """What hears, and whom it compares with.
+    """A recogniser, a speaker encoder, and the speakers to compare with.
 
     Args:
         recogniser: of words.
@@ -65,13 +65,13 @@ class Judges:
     recordings: Mapping[str, np.ndarray]
     others: Mapping[str, np.ndarray]
 
-    def hear(self, path: Path, text: str) -> Heard:
+    def judge_line(self, path: Path, text: str) -> JudgedRecording:
         """Judge a line, whose name is the file's."""
         audio = load_clip(path)
         embedding = self.encoder.embed(audio)
         own = profile([one for name, one in self.recordings.items() if name != path.stem])
         words = self.recogniser.judge(audio, text)
-        return Heard(
+        return JudgedRecording(
             similarity=cosine(embedding, own),
             identified=identify(embedding, {SPEAKER: own, **self.others}) == SPEAKER if self.others else None,
             word_errors=words.word_errors,
@@ -80,7 +80,7 @@ class Judges:
         )
 
 
-def figures_of(lines: Sequence[Heard]) -> dict[str, Figure]:
+def figures_of(lines: Sequence[JudgedRecording]) -> dict[str, Figure]:
     """Return the figures of lines by name; shares are in percent."""
     known = [one.identified for one in lines if one.identified is not None]
     return {
@@ -96,7 +96,7 @@ def percent(one: Figure) -> Figure:
     return Figure(100 * one.value, 100 * one.low, 100 * one.high, one.lines)
 
 
-def row(strength: str, lines: Sequence[Heard], about: Mapping[str, Any]) -> dict[str, Any]:
+def row(strength: str, lines: Sequence[JudgedRecording], about: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the results: each figure, and its interval."""
     figures = figures_of(lines)
     values = {name: round(one.value, 3) for name, one in figures.items()}
@@ -146,14 +146,14 @@ def judge(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     texts = read_texts(asked.recordings)
     judges = load_judges(asked, texts)
 
-    def hear(folder: Path) -> list[Heard]:
-        return [judges.hear(folder / f"{name}.wav", text) for name, text in texts.items()]
+    def judge_line(folder: Path) -> list[JudgedRecording]:
+        return [judges.judge_line(folder / f"{name}.wav", text) for name, text in texts.items()]
 
     said = [json.loads((place / SPOKEN).read_text(encoding="utf-8")) for place in asked.spoken]
-    yield row(OWN, hear(asked.recordings), {**said[0], "failed": {}, "training": None})
+    yield row(OWN, judge_line(asked.recordings), {**said[0], "failed": {}, "training": None})
     for place, about in zip(asked.spoken, said, strict=True):
         for strength in about["failed"]:
-            yield row(strength, hear(place / strength), about)
+            yield row(strength, judge_line(place / strength), about)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Where a line gets audible: what people hear first, after the silence that most lines begin with."""
+"""Where a line gets audible: the first sound, after the silence that most lines begin with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Listener:
         self.at: float | None = None
         self._rate, self._rest, self._rest_at = rate, b"", 0.0
 
-    def hear(self, data: bytes, plays_at: float) -> None:
+    def add(self, data: bytes, plays_at: float) -> None:
         """Take the next part, whose first sample is played at this time, in seconds."""
         if self.at is not None:
             return

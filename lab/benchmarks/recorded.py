@@ -68,7 +68,7 @@ ANNA: [seed 7] Let us go.
 
 
 @dataclass(frozen=True)
-class Heard:
+class SpokenLine:
     """A line as one of the ways gave it: how it went, its samples, and its codes where the way tells them."""
 
     report: str
@@ -78,20 +78,20 @@ class Heard:
 
 # The ways to speak: all that this file knows of the pack's entrances.
 
-Way: TypeAlias = Callable[[Synthesizer, Sequence[Line], GenerateOptions], Iterator[Heard]]
+Way: TypeAlias = Callable[[Synthesizer, Sequence[Line], GenerateOptions], Iterator[SpokenLine]]
 
 
 def speak_complete(
     synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[Heard]:
-    """Speak complete lines. They do not tell their codes, but one that differs is heard."""
+) -> Iterator[SpokenLine]:
+    """Speak complete lines. They do not tell their codes, but one that differs has other samples."""
     for one in render_lines(synthesizer, lines, options):
-        yield Heard(describe(one.report), one.waveform)
+        yield SpokenLine(describe(one.report), one.waveform)
 
 
 def speak_streams(
     synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[Heard]:
+) -> Iterator[SpokenLine]:
     """Speak lines as streams, side by side."""
     with stream_lines(synthesizer, lines, options) as stream:
         chunks = list(stream)
@@ -102,7 +102,7 @@ def speak_streams(
 class Tape:
     """A player that keeps what it plays."""
 
-    is_heard = True
+    has_listener = True
 
     def __init__(self) -> None:
         self.parts: list[np.ndarray] = []
@@ -117,7 +117,9 @@ class Tape:
         pass
 
 
-def speak_scene(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[Heard]:
+def speak_scene(
+    synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
+) -> Iterator[SpokenLine]:
     """Speak SCRIPT as one sound, with the voices of the first two lines."""
     request = ScriptRequest(SCRIPT, {"Anna": lines[0].voice, "Bob": lines[1].voice})
     parsed, own = read_script(SynthesizerChecks(synthesizer), request, options)
@@ -132,14 +134,14 @@ def speak_scene(synthesizer: Synthesizer, lines: Sequence[Line], options: Genera
         listener.on_line(index, one)
     scene = assemble(parsed, own, stream.spoken, request)
     player.finish(scene.lines)
-    yield Heard(scene.srt, np.concatenate(tape.parts))
+    yield SpokenLine(scene.srt, np.concatenate(tape.parts))
     for one in scene.lines:
-        yield Heard(describe(one.report), one.waveform)
+        yield SpokenLine(describe(one.report), one.waveform)
 
 
 def speak_served(
     synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[Heard]:
+) -> Iterator[SpokenLine]:
     """Speak the lines of as many callers in a batch of ``options.batch_size`` rows; nothing of them is kept."""
     with Batch(synthesizer, options.batch_size) as batch:
         with synthesizer.session():  # those that get a row begin together
@@ -149,7 +151,9 @@ def speak_served(
             yield join_chunks(speech.report, chunks)
 
 
-def speak_late(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[Heard]:
+def speak_late(
+    synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
+) -> Iterator[SpokenLine]:
     """Speak lines whose text comes word by word, as sentences and as tokens, in one batch."""
     for layout in ("sentence", "token"):
         late = [
@@ -169,10 +173,10 @@ WAYS: dict[str, Way] = {
 }
 
 
-def join_chunks(report: LineReport, chunks: Sequence[Chunk]) -> Heard:
+def join_chunks(report: LineReport, chunks: Sequence[Chunk]) -> SpokenLine:
     """Return a line from all its chunks."""
     samples = np.concatenate([chunk.samples for chunk in chunks])
-    return Heard(describe(report), samples, torch.cat([chunk.codes for chunk in chunks]))
+    return SpokenLine(describe(report), samples, torch.cat([chunk.codes for chunk in chunks]))
 
 
 def describe(report: LineReport) -> str:
@@ -277,8 +281,8 @@ def record(some: Sequence[Case]) -> Recording:
             synthesizer, began = load(case, Path(folder)), time.perf_counter()
             lines = lines_of(synthesizer.model, case.lines)
             for way in case.ways:
-                for index, heard in enumerate(WAYS[way](synthesizer, lines, case.options)):
-                    made |= parts_of(f"{case.engine}, {case.name}, {way}, {index}", heard)
+                for index, spoken in enumerate(WAYS[way](synthesizer, lines, case.options)):
+                    made |= parts_of(f"{case.engine}, {case.name}, {way}, {index}", spoken)
             print(f"{case.engine}, {case.name}: {time.perf_counter() - began:.1f} s", flush=True)
     return made
 
@@ -291,11 +295,11 @@ def load(case: Case, folder: Path) -> Synthesizer:
     return Synthesizer.load(path, LoadOptions("fp32", engine=case.engine, weights=case.weights))
 
 
-def parts_of(name: str, heard: Heard) -> Recording:
+def parts_of(name: str, spoken: SpokenLine) -> Recording:
     """Return what is kept of a line."""
-    parts = {"report": np.array(heard.report), "samples": heard.samples}
-    if heard.codes is not None:
-        parts["codes"] = heard.codes.numpy().astype(np.int16)
+    parts = {"report": np.array(spoken.report), "samples": spoken.samples}
+    if spoken.codes is not None:
+        parts["codes"] = spoken.codes.numpy().astype(np.int16)
     return {f"{name}, {part}": value for part, value in parts.items()}
 
 

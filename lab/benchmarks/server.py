@@ -148,11 +148,11 @@ def measure(address: str, case: Case, voice: str | None, options: argparse.Names
         mark_short(lines, requests)
     for error in sorted({line["error"] for line in lines if line["error"]}):
         print(f"lost: {error}", flush=True)
-    heard_s = sum(line["size"] for line in lines) / BYTES_PER_S
+    audio_s = sum(line["size"] for line in lines) / BYTES_PER_S
     figures = figures_of(answers) | memory_of(before, "begin") | memory_of(after, "end")
     figures |= slow_moments_of(before, after)
     figures["slowest"], figures["silences"] = describe_slowest(lines, requests), describe_silences(lines)
-    return make_row(case, options, answers["wall_s"], heard_s, figures)
+    return make_row(case, options, answers["wall_s"], audio_s, figures)
 
 
 def mark_short(lines: Sequence[dict[str, Any]], requests: Sequence[Mapping[str, Any]]) -> None:
@@ -168,12 +168,12 @@ def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapp
     and how many ms after the request before theirs."""
     times = [request["at"] for request in requests]
     waits = [now - before for before, now in pairwise([0.0, *times])]
-    heard = [
+    answered = [
         (line["first_s"], at, wait)
         for line, at, wait in zip(lines, times, waits, strict=True)
         if line["first_s"] is not None
     ]
-    slowest = sorted(heard, reverse=True)[:SLOWEST]
+    slowest = sorted(answered, reverse=True)[:SLOWEST]
     return ", ".join(
         f"{1000 * first:.1f} ms at {at:.2f} s ({1000 * wait:.0f} ms)" for first, at, wait in slowest
     )
@@ -251,11 +251,11 @@ def make_row(
     case: Case,
     options: argparse.Namespace,
     wall_s: float,
-    heard_s: float,
+    audio_s: float,
     figures: Mapping[str, Any],
 ) -> Row:
-    """Return a row: ``heard_s`` seconds of sound in ``wall_s``, of all lines together."""
-    heard_s = heard_s or FRAME_S  # of a run without a single answer
+    """Return a row: ``audio_s`` seconds of sound in ``wall_s``, of all lines together."""
+    audio_s = audio_s or FRAME_S  # of a run without a single answer
     details = {
         "voice": options.voice,
         "rate": case.rate,
@@ -266,9 +266,9 @@ def make_row(
     batch, engine = case.rows or 0, "simulated" if options.simulated else "auto"
     return Row(
         "server", "morph", options.shape, engine, precision_of(options), case.seq_groups, batch,
-        round(1000 * wall_s * FRAME_S * batch / heard_s, 3),
-        round(heard_s / wall_s, 3),
-        round(wall_s / heard_s, 5),
+        round(1000 * wall_s * FRAME_S * batch / audio_s, 3),
+        round(audio_s / wall_s, 3),
+        round(wall_s / audio_s, 5),
         {name: round(value, 3) if isinstance(value, (int, float)) else value for name, value in details.items()},
     )  # fmt: skip
 

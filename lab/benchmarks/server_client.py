@@ -111,7 +111,7 @@ class Client:
                 await asyncio.sleep(wait)
             asked.append(asyncio.create_task(self._speak(request["body"], due)))
         # asyncio.wait calls back for each task that is done already: for 60,000 lines that stops all players for 0.1 s
-        # and more, just when the last lines are heard. So it gets the others only.
+        # and more, just when the last lines play. So it gets the others only.
         running = [task for task in asked if not task.done()]
         _, waiting = await asyncio.wait(running, timeout=PATIENCE_S) if running else (None, ())
         self.answers.wall_s = time.perf_counter() - began
@@ -129,13 +129,13 @@ class Client:
             ]
 
     async def _speak(self, body: Mapping[str, Any], due: float) -> Answer:
-        """Ask for one line and hear its answer."""
+        """Ask for one line and read its answer."""
         sent = time.perf_counter()
         answer = Answer(sent - due)
         try:
             async with self._session.post(f"{self._address}/v1/audio/speech", json=body) as response:
                 if response.status == 200:
-                    await _hear(response, answer, sent)
+                    await _read_sound(response, answer, sent)
                 else:
                     answer.error = f"{response.status} {(await response.text())[:200]}"
         except (aiohttp.ClientError, asyncio.CancelledError) as error:
@@ -174,7 +174,7 @@ def slept_through(silence: tuple[float, float], slept: Sequence[tuple[float, flo
     )
 
 
-async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -> None:
+async def _read_sound(response: aiohttp.ClientResponse, answer: Answer, sent: float) -> None:
     """Read the sound as it comes; a player starts with the first byte."""
     played_until, listener = 0.0, Listener(RATE)
     async for data in response.content.iter_any():
@@ -185,7 +185,7 @@ async def _hear(response: aiohttp.ClientResponse, answer: Answer, sent: float) -
             answer.underruns += 1
             answer.gap_s = max(answer.gap_s, now - played_until)
             answer.silences.append(Silence(played_until, now, answer.size / BYTES_PER_S))
-        listener.hear(data, max(now, played_until))
+        listener.add(data, max(now, played_until))
         played_until = max(now, played_until) + len(data) / BYTES_PER_S
         answer.size += len(data)
     answer.audible_s = None if listener.at is None else listener.at - sent

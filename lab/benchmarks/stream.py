@@ -70,8 +70,8 @@ LONG = 250  # frames
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What the reader of one line hears: seconds from the call, the chunks that come too late, the longest silence."""
+class Playback:
+    """The playback of one line: seconds from the call, the chunks that come too late, the longest silence."""
 
     playable_s: float
     audible_s: float
@@ -89,7 +89,7 @@ class Player:
         self._audible: float | None = None
         self._played_until, self._underruns, self._gap = 0.0, 0, 0.0
 
-    def hear(self, samples: np.ndarray) -> None:
+    def add(self, samples: np.ndarray) -> None:
         """Take a chunk that has come now."""
         now = time.perf_counter()
         if not len(samples):
@@ -103,8 +103,8 @@ class Player:
             self._audible = start + offset / self._sample_rate
         self._played_until = start + len(samples) / self._sample_rate
 
-    def heard(self) -> Heard:
-        """Return what was heard.
+    def end(self) -> Playback:
+        """Return how the line played.
 
         Raises:
             RuntimeError: for a line without samples.
@@ -112,15 +112,15 @@ class Player:
         if self._playable is None:
             raise RuntimeError("a line has no samples: allow more frames")
         audible = self._playable if self._audible is None else self._audible
-        return Heard(self._playable - self.began, audible - self.began, self._underruns, self._gap)
+        return Playback(self._playable - self.began, audible - self.began, self._underruns, self._gap)
 
 
-def listen(chunks: Iterable[Chunk], began: float, sample_rate: int) -> Heard:
+def listen(chunks: Iterable[Chunk], began: float, sample_rate: int) -> Playback:
     """Play one line; see ``Player``."""
     player = Player(began, sample_rate)
     for chunk in chunks:
-        player.hear(chunk.samples)
-    return player.heard()
+        player.add(chunk.samples)
+    return player.end()
 
 
 def make_voice(model: Model, kind: str) -> Voice:
@@ -158,10 +158,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: seconds for all lines, what their players heard, and a line's steps in ms."""
+    """One run: seconds for all lines, what their players did, and a line's steps in ms."""
 
     seconds: float
-    heard: list[Heard]
+    playbacks: list[Playback]
     steps: dict[str, float]
 
 
@@ -173,9 +173,9 @@ def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice
     players = [Player(began, synthesizer.model.sample_rate) for _ in texts]
     with stream_lines(synthesizer, texts, case.options) as stream:
         for chunk in stream:
-            players[chunk.line].hear(chunk.samples)
+            players[chunk.line].add(chunk.samples)
     seconds = time.perf_counter() - began
-    return Run(seconds, [player.heard() for player in players], marks.read() if marks else {})
+    return Run(seconds, [player.end() for player in players], marks.read() if marks else {})
 
 
 def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int) -> Row:
@@ -197,12 +197,12 @@ def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int)
 
 def figures(runs: Sequence[Run]) -> dict[str, float | None]:
     """Return the figures of a case's runs, by their names in the row."""
-    every = [one for run in runs for one in run.heard]
+    every = [one for run in runs for one in run.playbacks]
     made: dict[str, float | None] = {
         "first_playable_ms": 1000 * statistics.median(one.playable_s for one in every),
         "first_playable_p95_ms": percentile_ms([one.playable_s for one in every], 95),
         "first_audible_ms": 1000 * statistics.median(one.audible_s for one in every),
-        "underruns": max(sum(one.underruns for one in run.heard) for run in runs),
+        "underruns": max(sum(one.underruns for one in run.playbacks) for run in runs),
         "gap_ms": 1000 * max(one.gap_s for one in every),
     }
     steps = [run.steps for run in runs if run.steps]

@@ -238,7 +238,7 @@ def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     return OK if good else FAILED, detail, figures
 
 
-def hear_line(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
+def check_sound(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
     """Look whether a line has any sound: all that is compared above may be equal, and silent."""
     [spoken] = render_lines(synthesizer, [line], _settings(synthesizer, frames, PREDICTED_GROUPS))
     silent = is_silent(spoken.waveform, spoken.sample_rate)
@@ -258,7 +258,7 @@ TESTS: dict[str, Test] = {
     "Triton kernels: codes equal those of torch operations up to rounding": compare_kernels,
     "codec: samples equal those of upstream's codec up to rounding": compare_codec,
     "a stream equals the complete line up to rounding": compare_streams,
-    "a line is heard, at SEQ_GROUPS 15": hear_line,
+    "a line is heard, at SEQ_GROUPS 15": check_sound,
 }
 
 

@@ -204,10 +204,10 @@ def compare_stream(synthesizer: Synthesizer, line: Line, options: GenerateOption
     with stream_line(synthesizer, line, options) as stream:
         chunks = [chunk.samples for chunk in stream]
         [streamed] = stream.spoken
-    heard = np.concatenate(chunks)
-    same_length = len(heard) == len(whole.waveform)
-    decibels = level_above(whole.waveform, heard) if same_length else -np.inf
-    return StreamComparison(same_length, np.array_equal(heard, streamed.waveform), decibels)
+    joined = np.concatenate(chunks)
+    same_length = len(joined) == len(whole.waveform)
+    decibels = level_above(whole.waveform, joined) if same_length else -np.inf
+    return StreamComparison(same_length, np.array_equal(joined, streamed.waveform), decibels)
 
 
 def level_above(signal: np.ndarray, other: np.ndarray) -> float:

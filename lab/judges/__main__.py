@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .asr import Heard, Recogniser
+from .asr import Comparison, Recogniser
 from .clips import Clip, load_clip, read_texts
 from .mos import Opinion, OpinionJudge
 from .speaker import SpeakerEncoder, cosine, identify, profile
@@ -37,7 +37,7 @@ class Verdict:
     """All judgements of one line; None where there was nothing to compare with."""
 
     clip: Clip
-    heard: Heard
+    heard: Comparison
     opinion: Opinion
     identified_as: str | None
     similarity_to_reference: float | None
@@ -79,16 +79,16 @@ def judge_clip(clip: Clip, wavs: Path, originals: Path | None, judges: Judges) -
         to_reference = cosine(embedding, judges.profiles[clip.speaker])
     if embedding is not None and judges.encoder and originals:
         to_original = cosine(embedding, judges.encoder.embed(load_clip(originals / clip.path)))
-    heard = judges.recogniser.nearest(audio, (clip.text, *clip.spellings))
-    return Verdict(clip, heard, judges.opinions.judge(audio), identified, to_reference, to_original)
+    comparison = judges.recogniser.nearest(audio, (clip.text, *clip.spellings))
+    return Verdict(clip, comparison, judges.opinions.judge(audio), identified, to_reference, to_original)
 
 
 def summarise(verdicts: Sequence[Verdict]) -> dict[str, Figure]:
     """Return the figures of a run by name, each with its interval."""
-    heard = [one.heard for one in verdicts]
+    comparisons = [one.heard for one in verdicts]
     figures = {
-        "wer": ratio([one.word_errors for one in heard], [one.words for one in heard]),
-        "cer": ratio([one.letter_errors for one in heard], [one.letters for one in heard]),
+        "wer": ratio([one.word_errors for one in comparisons], [one.words for one in comparisons]),
+        "cer": ratio([one.letter_errors for one in comparisons], [one.letters for one in comparisons]),
     }
     if all(one.identified_as is not None for one in verdicts):
         figures["identified"] = share([one.identified_as == one.clip.speaker for one in verdicts])

@@ -26,7 +26,7 @@ MODEL_FILES = ("config.json", "tokenizer.json", "vocabulary.json")
 
 
 @dataclass(frozen=True)
-class Heard:
+class Comparison:
     """One line after normalisation: the requested text, the transcript, and the edits between them."""
 
     asked: str
@@ -50,17 +50,17 @@ def edit_distance(wanted: Sequence[str], given: Sequence[str]) -> int:
     return row[-1]
 
 
-def compare(asked: str, heard: str) -> Heard:
+def compare(asked: str, transcript: str) -> Comparison:
     """Count the errors between two normalised lines; characters are counted without spaces."""
     words, letters = asked.split(), asked.replace(" ", "")
     if not words:
         raise ValueError("a line without words cannot be judged: remove it from the texts")
-    return Heard(
+    return Comparison(
         asked=asked,
-        heard=heard,
-        word_errors=edit_distance(words, heard.split()),
+        heard=transcript,
+        word_errors=edit_distance(words, transcript.split()),
         words=len(words),
-        letter_errors=edit_distance(letters, heard.replace(" ", "")),
+        letter_errors=edit_distance(letters, transcript.replace(" ", "")),
         letters=len(letters),
     )
 
@@ -75,7 +75,7 @@ def in_digits(text: str) -> str:
     return " ".join(re.findall(r"\d|[^\W\d_]+(?:'[a-z]+)?", text.replace("\u2019", "'").lower()))
 
 
-def closest(readings: Sequence[str], transcript: str, forms: Sequence[Callable[[str], str]]) -> Heard:
+def closest(readings: Sequence[str], transcript: str, forms: Sequence[Callable[[str], str]]) -> Comparison:
     """Compare a transcript with spellings of the text, in several forms; return the one with the fewest errors."""
     compared = [compare(form(reading), form(transcript)) for form in forms for reading in readings]
     return min(compared, key=lambda one: one.word_errors)
@@ -126,10 +126,10 @@ class Recogniser:
         )
         return " ".join(segment.text.strip() for segment in segments)
 
-    def judge(self, audio: np.ndarray, text: str) -> Heard:
+    def judge(self, audio: np.ndarray, text: str) -> Comparison:
         """Compare the transcript with the requested text."""
         return self.nearest(audio, (text,))
 
-    def nearest(self, audio: np.ndarray, readings: Sequence[str]) -> Heard:
+    def nearest(self, audio: np.ndarray, readings: Sequence[str]) -> Comparison:
         """Compare the transcript with several spellings of the text; return the one with the fewest word errors."""
         return closest(readings, self.transcribe(audio), self._forms)

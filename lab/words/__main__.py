@@ -6,9 +6,9 @@
     python -m lab.words guard FOLDER --lines forced             # 204 forced faults and 500 unchanged lines
     python -m lab.words letters FOLDER                          # the demo voice's table of letters, from 2,210 lines
 
-The demo voice speaks on the CPU, whisper-base hears (``lab.judges.asr``). FOLDER keeps every line and what was heard in
-it: the same command goes on where it was stopped. Rows go to ``lab/benchmarks/results`` (tables ``word_times`` and
-``word_faults``).
+The demo voice speaks on the CPU, whisper-base transcribes (``lab.judges.asr``). FOLDER keeps every line and its
+transcript: the same command goes on where it was stopped. Rows go to ``lab/benchmarks/results`` (tables
+``word_times`` and ``word_faults``).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ..benchmarks.origin import add_output
 from ..benchmarks.results import PartRow, save_rows
 from .faults import FaultsRow, Judged, find_faults, judge, summarise_faults
 from .forced import FORCED, UNCHANGED, forced_lines, spoken_lines, unchanged_lines
-from .heard import Ear, HeardWord, Hears, hear_line
 from .letters import fit, speak_examples, write_table
 from .lines import CLONES, GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
 from .record import Asked, Head, Recorded, record
 from .times import TimesRow, summarise_times, time_errors
+from .transcribed import Ear, TranscribedWord, WordRecogniser, transcribe_line
 
 HEAD = Head(1, 0)  # of the demo voice
 ALL = (*GOOD, *WRONG)
@@ -56,7 +56,7 @@ class Bench:
     """
 
     model: Model
-    ear: Hears
+    ear: WordRecogniser
     voices: Sequence[Voice]
     folder: Path
     asked: argparse.Namespace
@@ -73,7 +73,7 @@ class Bench:
         names = {"preset": "presets", "x_vector": "clones", "icl": "icl clones"}
         kinds = [names[line[0].voice.kind] for line in lines]
         spoken = self.speak(lines)
-        errors = [time_errors(pieces, heard, self.model.texts.backend) for pieces, heard in spoken]
+        errors = [time_errors(pieces, words, self.model.texts.backend) for pieces, words in spoken]
         return [
             TimesRow(
                 *self._part("word_times", name),
@@ -104,26 +104,26 @@ class Bench:
         return rows
 
     def _forced(self) -> list[FaultsRow]:
-        """Measure the guard on lines with a known fault, and on unchanged ones; nobody hears them."""
+        """Measure the guard on lines with a known fault, and on unchanged ones, without a recogniser."""
         part, count = self.asked.part, self.asked.count
         lines = [*forced_lines(part, self.voices, count), *unchanged_lines(part, self.voices, count)]
         judged: dict[tuple[str, int], list[Judged]] = defaultdict(list)
         for kind, line in spoken_lines(self.model, lines, HEAD, self.folder):
-            heard = "right" if kind == UNCHANGED else "broken"
+            outcome = "right" if kind == UNCHANGED else "broken"
             faults = tuple(find_faults(line, self.model))
-            judged[kind, line.seq_groups].append(Judged(heard, faults))
+            judged[kind, line.seq_groups].append(Judged(outcome, faults))
         return [
             FaultsRow(*self._part("word_faults", kind), groups, **summarise_faults(own))
             for (kind, groups), own in sorted(judged.items())
         ]
 
-    def speak(self, lines: Sequence[Sequence[Asked]]) -> list[tuple[list[Recorded], list[HeardWord]]]:
-        """Return the pieces of lines, and what was heard in each line."""
+    def speak(self, lines: Sequence[Sequence[Asked]]) -> list[tuple[list[Recorded], list[TranscribedWord]]]:
+        """Return the pieces of lines, and the transcribed words of each."""
         spoken = []
         for paths in record(self.model, lines, HEAD, self.folder):
             pieces = [Recorded.read(path) for path in paths]
             waves = [piece.waveform for piece in pieces]
-            spoken.append((pieces, hear_line(self.ear, paths, waves, self.model.sample_rate)))
+            spoken.append((pieces, transcribe_line(self.ear, paths, waves, self.model.sample_rate)))
         return spoken
 
     def _part(self, table: str, name: str) -> tuple[str, str, str, str, str, int, str]:
@@ -135,7 +135,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m lab.words", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("measure", choices=("times", "guard", "letters"))
-    parser.add_argument("folder", type=Path, help="keeps lines and what was heard; it is created")
+    parser.add_argument("folder", type=Path, help="keeps lines and their transcripts; it is created")
     parser.add_argument("--part", choices=PARTS, default="held_out")
     parser.add_argument(
         "--lines", nargs="+", choices=(*ALL, FORCED), default=ALL, help="times: of good ones only"

@@ -16,15 +16,15 @@ from qwen3_tts_morph.morph.words.guard import WordFault
 from qwen3_tts_morph.morph.words.trace import Trace
 
 from ..benchmarks.results import PartRow
-from .heard import HeardWord, join
 from .record import Recorded
+from .transcribed import TranscribedWord, join
 
 FEW = 2  # words: what a recogniser adds or leaves out by itself is fewer
 
 
 @dataclass(frozen=True)
 class FaultsRow(PartRow):
-    """How many lines the guard calls wrong, by what a recogniser heard in them.
+    """How many lines the guard calls wrong, by what a recogniser transcribed.
 
     Args:
         lines: their part, and a name of GOOD or WRONG.
@@ -54,19 +54,19 @@ class Judged:
     """One line.
 
     Args:
-        heard: "right", "broken" or "other", as in FaultsRow.
+        outcome: "right", "broken" or "other", as in FaultsRow.
         faults: by the product.
     """
 
-    heard: str
+    outcome: str
     faults: tuple[WordFault, ...]
 
 
-def judge(pieces: Sequence[Recorded], heard: Sequence[HeardWord], model: Model) -> Judged:
+def judge(pieces: Sequence[Recorded], words: Sequence[TranscribedWord], model: Model) -> Judged:
     """Return what the recogniser and the product say of a line."""
     faults = [fault for piece in pieces for fault in find_faults(piece, model)]
     asked = " ".join(piece.text for piece in pieces)
-    return Judged(how_heard(asked, join(heard)), tuple(faults))
+    return Judged(outcome_of(asked, join(words)), tuple(faults))
 
 
 def find_faults(piece: Recorded, model: Model) -> list[WordFault]:
@@ -77,11 +77,11 @@ def find_faults(piece: Recorded, model: Model) -> list[WordFault]:
     return [] if fault is None else [fault]
 
 
-def how_heard(asked: str, heard: str) -> str:
-    """Return "right", "broken" or "other" for what was heard of a text."""
-    if not count_errors(asked, heard, "english")[0]:
+def outcome_of(asked: str, transcript: str) -> str:
+    """Return "right", "broken" or "other" for the transcript of a text."""
+    if not count_errors(asked, transcript, "english")[0]:
         return "right"
-    wanted, given = (normalize(text, "english", asked).split() for text in (asked, heard))
+    wanted, given = (normalize(text, "english", asked).split() for text in (asked, transcript))
     edits = SequenceMatcher(None, wanted, given, autojunk=False).get_opcodes()
     longest = max(abs((last - first) - (end - begin)) for _, first, last, begin, end in edits)
     return "broken" if longest >= FEW else "other"
@@ -89,16 +89,16 @@ def how_heard(asked: str, heard: str) -> str:
 
 def summarise_faults(lines: Sequence[Judged]) -> dict[str, Any]:
     """Return a row's figures from its lines."""
-    heard = {name: [one for one in lines if one.heard == name] for name in ("right", "broken", "other")}
-    found = {name: sum(bool(one.faults) for one in own) for name, own in heard.items()}
+    judged = {name: [one for one in lines if one.outcome == name] for name in ("right", "broken", "other")}
+    found = {name: sum(bool(one.faults) for one in own) for name, own in judged.items()}
     kinds = [fault.kind for one in lines for fault in one.faults]
     return {
         "spoken": len(lines),
-        "right": len(heard["right"]),
+        "right": len(judged["right"]),
         "alarms": found["right"],
-        "broken": len(heard["broken"]),
+        "broken": len(judged["broken"]),
         "found": found["broken"],
-        "other": len(heard["other"]),
+        "other": len(judged["other"]),
         "other_found": found["other"],
         **{kind: kinds.count(kind) for kind in ("skipped", "repeated", "invented")},
     }

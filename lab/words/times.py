@@ -12,8 +12,8 @@ from qwen3_tts_morph.morph.words.path import token_path
 from qwen3_tts_morph.morph.words.timing import PiecePath, WordTime, line_words
 
 from ..benchmarks.results import PartRow
-from .heard import HeardWord, plain
 from .record import Recorded
+from .transcribed import TranscribedWord, plain
 
 NEAR_S = 0.2
 SAMPLE_RATE = 24000
@@ -28,11 +28,11 @@ class TimesRow(PartRow):
         voices: "presets", "clones" or "icl clones".
         spoken: how many lines, ``compared``: those in which all words were heard and no others.
         words: of these; the first word of a line is left out, as the recogniser lets it begin with the sound.
-        lead_ms: the median of heard minus reported starts.
+        lead_ms: the median of transcribed minus reported starts.
         median_ms, p95_ms, worst_ms: of the distance, without correcting the median.
         near_percent: of the words within NEAR_S.
         ends: words with punctuation after them, behind which a pause is likely; of their ends
-        end_late_ms: the median of heard minus reported ones,
+        end_late_ms: the median of transcribed minus reported ones,
         end_p95_ms: of the distance.
         without_time: words without a length.
     """
@@ -56,7 +56,7 @@ class TimesRow(PartRow):
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """Heard minus reported times of a line's words, in seconds.
+    """Transcribed minus reported times of a line's words, in seconds.
 
     Args:
         starts: of all words but the first.
@@ -82,15 +82,17 @@ def line_times(pieces: Sequence[Recorded], tokenizer: Any) -> tuple[WordTime, ..
     return line_words(" ".join(piece.text for piece in pieces), paths, seconds)
 
 
-def time_errors(pieces: Sequence[Recorded], heard: Sequence[HeardWord], tokenizer: Any) -> Errors | None:
+def time_errors(
+    pieces: Sequence[Recorded], transcribed: Sequence[TranscribedWord], tokenizer: Any
+) -> Errors | None:
     """Return how far a line's words are from those that were heard.
 
     None if the recogniser did not hear all words, or heard others.
     """
     words = line_times(pieces, tokenizer)
-    if [plain(word.text) for word in words] != [plain(word.word) for word in heard]:
+    if [plain(word.text) for word in words] != [plain(word.word) for word in transcribed]:
         return None
-    pairs = list(zip(words, heard, strict=True))
+    pairs = list(zip(words, transcribed, strict=True))
     return Errors(
         np.array([theirs.start - ours.start_s for ours, theirs in pairs[1:]]),
         np.array([theirs.end - ours.end_s for ours, theirs in pairs if not ours.text[-1].isalnum()]),

@@ -63,7 +63,7 @@ class Delivery:
     """How a line reaches its reader."""
 
     # Streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device, and nothing comes before
-    # its end unless ``Speech.hear`` asks for it.
+    # its end unless ``Speech.stream`` asks for it.
     live: bool = True
     order: int = 0  # lines of a lower order get rows first; see ``scheduler.py``
     # Whether ``Speech.result`` is wanted. If not, nothing is kept after the chunks, and a batch retries no piece of a
@@ -72,9 +72,9 @@ class Delivery:
     # Called after each chunk and at the end, in the thread that speaks or in one that queues another line; it must not
     # wait. If it raises, this line ends with the error, and no other.
     on_change: Callable[[], None] | None = None
-    # ``Speech.hear`` may switch an offline line to streaming. A server must know this when the line is sent; without
+    # ``Speech.stream`` may switch an offline line to streaming. A server must know this when the line is sent; without
     # it, all audio comes at the end.
-    heard_later: bool = False
+    may_stream: bool = False
     # Seconds of audio held back on the way to the listener, as by an encoder: chunks are made that much sooner.
     held_s: float = 0.0
     last_retry_s: float = math.inf  # when the last retry may begin, by ``time.perf_counter``
@@ -176,7 +176,7 @@ class Speech:
                 self.wake_up.set()
             return chunk
 
-    def hear(self) -> None:
+    def stream(self) -> None:
         """Stream the line from now on; too late if its samples are being decoded."""
         self.is_streamed = True
         self.wake_up.set()

@@ -39,7 +39,7 @@ class Recogniser(Protocol):
     def name(self) -> str:
         """An id that differs from recognisers with other results."""
 
-    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
+    def transcribe(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
         """Transcribe a waveform (float32 ``[T]``), in one of our languages or "auto"."""
 
 
@@ -53,7 +53,7 @@ class Whisper:
         self.name = f"faster-whisper {__version__} {size}"
         self._model: Any = WhisperModel(str(folder), device="cpu", compute_type="int8", local_files_only=True)
 
-    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
+    def transcribe(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
         """Transcribe a waveform (float32 ``[T]``); Whisper detects "auto", and languages that are not in CODES."""
         segments, _ = self._model.transcribe(
             resample(waveform, sample_rate, RATE),

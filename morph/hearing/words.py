@@ -10,7 +10,7 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff]")
 
 
 @dataclass(frozen=True)
-class HeardWords:
+class Transcript:
     """The transcript of a line, and its wrong words."""
 
     text: str
@@ -43,11 +43,11 @@ def word_errors(wanted: Sequence[str], given: Sequence[str]) -> int:
     return rows[-1][-1]
 
 
-def count_errors(asked: str, heard: str, language: str = "auto") -> tuple[int, int]:
+def count_errors(asked: str, transcript: str, language: str = "auto") -> tuple[int, int]:
     """Return how many words of a text the transcript has wrong, and how many the text has."""
     wanted, given = (
         [word for word in normalize(text, language, asked).split() if any(map(str.isalnum, word))]
-        for text in (asked, heard)
+        for text in (asked, transcript)
     )
     return word_errors(wanted, given), len(wanted)
 

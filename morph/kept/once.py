@@ -18,7 +18,7 @@ from ..speech.lines import Line, Spoken, check_complete, failed_line
 from ..speech.takes import ENDS
 from ..text.duration import likely_frames
 from .cache import DamagedLine, LineCache
-from .word_check import RememberedEar, WordCheck
+from .word_check import CachedRecogniser, WordCheck
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def speak_lines(
         once.cache.note_version(SOUND_VERSION)
     check = once.check
     if check is not None and once.cache is not None:
-        check = replace(check, recogniser=RememberedEar(check.recogniser, once.cache))
+        check = replace(check, recogniser=CachedRecogniser(check.recogniser, once.cache))
     # Words are recognised while other lines are spoken, and remembered.
     early = replace(once, check=None if once.cache is None or listener.wants_sound else check)
     with frozen_objects():
@@ -88,10 +88,10 @@ def speak_lines(
             raise failures[0]
         if check is None:
             return spoken
-        unheard, plain = Listener(listener.on_frame, listener.on_phase), replace(once, check=None)
+        silent, plain = Listener(listener.on_frame, listener.on_phase), replace(once, check=None)
 
         def render(again: Sequence[Line]) -> list[Spoken]:
-            return _Run(speaks, options, plain, again, unheard).run()[0]
+            return _Run(speaks, options, plain, again, silent).run()[0]
 
         return check.apply(lines, spoken, render, listener.on_phase)
 
@@ -128,7 +128,7 @@ class _Run:
             self._queue(missing, live=self._listener.wants_sound)
             while True:
                 self._collect()
-                self._hear()
+                self._stream_next()
                 self._report()
                 if not self._speeches:
                     break
@@ -173,7 +173,7 @@ class _Run:
                 live and index == indices[0],
                 index if is_streamed else -self._likely[index],
                 on_change=self._wake_up.set,
-                heard_later=is_streamed,
+                may_stream=is_streamed,
             )
             for index in indices
         ]
@@ -199,7 +199,7 @@ class _Run:
             raise  # the caller can free memory, or start a server; the other lines would fail too
         except Exception as error:
             if index == self._turn and self._is_begun:
-                log.warning("a line failed while it was heard (%s): it is made again, complete", error)
+                log.warning("a line failed while it was streamed (%s): it is retried offline", error)
                 # Delivered audio cannot be taken back: nothing follows where it broke off.
                 self._turn, self._is_begun = index + 1, False
                 self._queue([index], live=False)
@@ -212,9 +212,9 @@ class _Run:
         self._ready[index] = spoken
         self._listener.on_line(index, spoken)
         if self._once.check is not None:
-            self._once.check.hear(self._lines[index], spoken)
+            self._once.check.transcribe(self._lines[index], spoken)
 
-    def _hear(self) -> None:
+    def _stream_next(self) -> None:
         while self._turn < len(self._lines):
             if self._turn in self._ready:
                 if not self._is_begun:
@@ -227,7 +227,7 @@ class _Run:
         """Deliver new chunks of a line; return whether the last was among them."""
         speech = self._speeches[index]
         if not speech.is_streamed:
-            speech.hear()
+            speech.stream()
         while speech.has_chunk and (chunk := speech.take()) is not None:
             self._is_begun = True
             self._listener.on_sound(index, chunk.samples)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..hearing.whisper import Recogniser
-from ..hearing.words import HeardWords, count_errors
+from ..hearing.words import Transcript, count_errors
 from ..options import MOST_RETAKES
 from ..setting import Checked, setting
 from ..speech.lines import Line, Spoken
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class RememberedEar:
+class CachedRecogniser:
     """A recogniser that reuses cached words of a recording. Its name identifies its results."""
 
     recogniser: Recogniser
@@ -31,7 +31,7 @@ class RememberedEar:
     def name(self) -> str:
         return self.recogniser.name
 
-    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
+    def transcribe(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
         """Return the words in a waveform (float32 ``[T]``), recognised now or before."""
         said = f"{self.name}\0{language.strip().lower()}\0{sample_rate}\0{waveform.dtype}\0"
         key = hashlib.sha256(said.encode() + waveform.tobytes()).hexdigest()
@@ -39,8 +39,8 @@ class RememberedEar:
             if (known := self.cache.find_words(key)) is not None:
                 return known
         except DamagedLine as error:
-            log.warning("words kept from an earlier run: %s; the line is heard again", error)
-        text = self.recogniser.hear(waveform, sample_rate, language)
+            log.warning("words kept from an earlier run: %s; the line is transcribed again", error)
+        text = self.recogniser.transcribe(waveform, sample_rate, language)
         try:
             self.cache.keep_words(key, text)
         except OSError as error:
@@ -71,26 +71,26 @@ class WordCheck(Checked):
         best = []
         for number, (line, one) in enumerate(zip(lines, spoken, strict=True), start=1):
             on_phase(f"hearing line {number} of {len(lines)}")
-            best.append(self.hear(line, one))
+            best.append(self.transcribe(line, one))
         for take in RetryPolicy(self.retakes).further:
-            heard = [(index, one.report.heard) for index, one in enumerate(best)]
-            again = [index for index, words in heard if words and not words.passed]
+            transcripts = [(index, one.report.heard) for index, one in enumerate(best)]
+            again = [index for index, words in transcripts if words and not words.passed]
             if not again:
                 break
             on_phase(f"{len(again)} heard wrong: take {take}")
             asked = [replace(lines[index], seed=take_seed(lines[index].seed, take)) for index in again]
             for index, line, made in zip(again, asked, render(asked), strict=True):
                 on_phase(f"hearing take {take} of line {index + 1}")
-                best[index] = _better(best[index], self.hear(line, made), take, line.seed)
+                best[index] = _better(best[index], self.transcribe(line, made), take, line.seed)
         return best
 
-    def hear(self, line: Line, spoken: Spoken) -> Spoken:
+    def transcribe(self, line: Line, spoken: Spoken) -> Spoken:
         """Return a line with the recognised words; unchanged if it failed or has no words."""
         report = spoken.report
         if report.ended == ERROR:
             return spoken
         try:
-            text = self.recogniser.hear(spoken.waveform, spoken.sample_rate, line.language)
+            text = self.recogniser.transcribe(spoken.waveform, spoken.sample_rate, line.language)
         except Exception as error:
             log.warning("%.40r could not be heard", report.text, exc_info=True)
             return _with_note(spoken, f"{report.text[:40]!r} could not be heard: {error}")
@@ -100,7 +100,7 @@ class WordCheck(Checked):
         errors, words = min(count_errors(one, text, line.language) for one in texts)
         if not words:
             return spoken
-        return _with(spoken, heard=HeardWords(text, errors, words, errors <= self.most_errors * words))
+        return _with(spoken, heard=Transcript(text, errors, words, errors <= self.most_errors * words))
 
 
 def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:

@@ -200,8 +200,8 @@ def assemble_dub(
     for one in placed:
         mixed[one.start : one.end] += one.spoken.waveform
     track = np.clip(mixed, np.float32(-1), np.float32(1))
-    heard = [one for one in placed if one.spoken.report.ended != ERROR]
-    own = [cue for one in heard for cue in captions_of(one.start, one.spoken)]
+    sounding = [one for one in placed if one.spoken.report.ended != ERROR]
+    own = [cue for one in sounding for cue in captions_of(one.start, one.spoken)]
     cues = sorted(own, key=lambda one: one.start_ms)
     return Dub(placed, tuple(silent), track, rate, tuple(cues), not np.array_equal(track, mixed))
 

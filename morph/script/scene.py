@@ -22,7 +22,7 @@ class Player(Protocol):
     """Plays audio, such as ComfyUI's page."""
 
     @property
-    def is_heard(self) -> bool: ...
+    def has_listener(self) -> bool: ...
     def begin(self, name: str, text: str) -> None:
         """Announce the next line: its character or setting, and its words."""
 
@@ -50,13 +50,13 @@ class ScenePlayer:
         lead, gaps, tail = silences(spacing_of(script, gap_s), len(self._lines) - 1, rate)
         self._silences = [lead, *gaps, tail]
         self._begun = 0  # lines
-        self._heard: dict[int, list[np.ndarray]] = {}  # the played samples
+        self._played: dict[int, list[np.ndarray]] = {}  # the played samples
         self._complete: dict[int, np.ndarray] = {}  # lines that play only when complete
         self._later: deque[tuple[int, np.ndarray]] = deque()  # samples to play, with their lines
 
     def listen(self, listener: Listener) -> Listener:
         """Return the listener for ``speak_lines``; ``listener`` still gets the progress."""
-        if not self._player.is_heard:
+        if not self._player.has_listener:
             return listener
         return Listener(listener.on_frame, listener.on_phase, self._add, self._end)
 
@@ -65,9 +65,9 @@ class ScenePlayer:
         return not retiming_of(self._lines[index]).changes_nothing
 
     def _add(self, index: int, samples: np.ndarray) -> None:
-        if index in self._heard and self._needs_all(index):
+        if index in self._played and self._needs_all(index):
             return
-        self._heard.setdefault(index, [])
+        self._played.setdefault(index, [])
         self._later.append((index, samples))
         self._play_next()
 
@@ -98,7 +98,7 @@ class ScenePlayer:
             self._player.begin(self._lines[index].name, self._lines[index].text)
         # Adding zero turns -0.0 into 0.0, as in the track.
         played = amplify(samples, self._lines[index].gain_db) + np.float32(0)
-        self._heard[index].append(played)
+        self._played[index].append(played)
         self._player.play(played)
 
     def _pause(self, index: int) -> None:
@@ -109,10 +109,10 @@ class ScenePlayer:
 
     def finish(self, spoken: Sequence[Spoken]) -> None:
         """Play the silence at the end, and each line again whose final take differs from what was played."""
-        if not self._player.is_heard:
+        if not self._player.has_listener:
             return
         self._pause(len(self._lines))
         for index, one in enumerate(spoken):
-            if not np.array_equal(np.concatenate([*self._heard[index], NOTHING]), one.waveform):
+            if not np.array_equal(np.concatenate([*self._played[index], NOTHING]), one.waveform):
                 self._player.begin(f"{one.report.name} again".strip(), one.report.text)
                 self._player.play(one.waveform)

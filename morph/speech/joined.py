@@ -29,7 +29,7 @@ WHAT_HAPPENED = {
     "error": "could not be made",
 }
 CROSSFADE_MS = 60.0  # between the pieces of a split text
-HEARD_OTHERWISE = "recognised words differ from the text"
+WORDS_DIFFER = "recognised words differ from the text"
 
 
 def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spoken:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..hearing.words import HeardWords
+from ..hearing.words import Transcript
 from ..model.model import Model
 from ..options import LAYOUTS
 from ..text.encoding import check_encodable
@@ -69,7 +69,7 @@ class LineReport:
     notes: tuple[str, ...] = ()  # sentences for the user
     from_before: bool = False  # reused from an earlier run (``kept/cache.py``)
     error: str = ""  # why it could not be made, if ``ended`` says so
-    heard: HeardWords | None = None  # by a speech recogniser, if one was asked (``word_check.py``)
+    heard: Transcript | None = None  # by a speech recogniser, if one was asked (``word_check.py``)
     device: str = ""  # that made it, if there are several (``batch/fleet.py``)
     readings: tuple[Reading, ...] = ()  # what of the text was read as something else
 
@@ -98,7 +98,7 @@ class Spoken:
     spans: tuple[PieceSpan, ...] = ()  # in order; they cover the waveform except its pauses
     engine: str = ""  # which engine made it and why, for reports
     take: int = 1  # other than 1 if a word check kept another (``take_seed``)
-    speed: float = 1.0  # at which it is heard, relative to decoding (``script/retime.py``)
+    speed: float = 1.0  # of the audio, relative to decoding (``script/retime.py``)
     words: tuple[WordTime, ...] = ()  # at speed 1, if a server reports them; else the traces do
     number: int = 0  # of its caption in the file; 0 if there is none
 

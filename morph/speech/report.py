@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..hearing.words import HeardWords
+from ..hearing.words import Transcript
 from ..model.model import Model
 from ..model.tail import Tail
 from ..options import PREDICTED_GROUPS, GenerateOptions
@@ -71,14 +71,14 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
     lines = numbered(spoken)
     reports = [one for _, one in lines]
     notes = dict.fromkeys(note for one in reports for note in one.notes)
-    said = [*_trouble(lines), *_misheard(lines), *notes]
+    said = [*_trouble(lines), *_mismatched(lines), *notes]
     if cancelled := sum(one.ended == "cancelled" for one in reports):
         said.append(f"{cancelled} of {len(reports)} cancelled before the end.")
     if not said:
         said = ["Complete." if len(reports) == 1 else f"All {len(reports)} lines complete."]
     if retaken := sum(one.takes > 1 for one in reports):
         said.append(f"{retaken} of {len(reports)} spoken again with another seed: see below.")
-    return "\n".join([*said, *_heard(reports), *_from_before(reports), _speed(reports, elapsed_s)])
+    return "\n".join([*said, *_transcripts(reports), *_from_before(reports), _speed(reports, elapsed_s)])
 
 
 def numbered(spoken: Sequence[Spoken]) -> list[tuple[int, LineReport]]:
@@ -120,7 +120,7 @@ def _ending(report: LineReport) -> str:
     return f"{ENDINGS[report.ended]}: {why}" if why else ENDINGS[report.ended]
 
 
-def _misheard(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
+def _mismatched(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
     said = []
     for number, one in reports:
         if one.heard is not None and not one.heard.passed:
@@ -130,15 +130,15 @@ def _misheard(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
     return said
 
 
-def _heard(reports: Sequence[LineReport]) -> list[str]:
-    heard = [one.heard for one in reports if one.heard is not None]
-    if not heard or len(reports) == 1:
-        return [f"Heard: {_in_words(one)}." for one in heard if one.passed]
-    return [f"{sum(one.passed for one in heard)} of {len(heard)} lines match their texts."]
+def _transcripts(reports: Sequence[LineReport]) -> list[str]:
+    own = [one.heard for one in reports if one.heard is not None]
+    if not own or len(reports) == 1:
+        return [f"Heard: {_in_words(one)}." for one in own if one.passed]
+    return [f"{sum(one.passed for one in own)} of {len(own)} lines match their texts."]
 
 
-def _in_words(heard: HeardWords) -> str:
-    return f"{_short(heard.text, LONGEST_SPOKEN)}, {heard.errors} of {heard.words} words wrong ({heard.rate:.0%})"
+def _in_words(said: Transcript) -> str:
+    return f"{_short(said.text, LONGEST_SPOKEN)}, {said.errors} of {said.words} words wrong ({said.rate:.0%})"
 
 
 def _from_before(reports: Sequence[LineReport]) -> list[str]:
@@ -186,9 +186,9 @@ def _row(report: LineReport) -> str:
     replaced = f", {describe_readings(report.readings)}" if report.readings else ""
     length = f"{report.seconds:.2f} s{pieces}"
     before = ", reused" if report.from_before else ""
-    heard = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
+    words = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
     device = f", on {report.device}" if report.device else ""
-    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{replaced}{spoken}{heard}{device}"
+    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{replaced}{spoken}{words}{device}"
 
 
 def _short(text: str, longest: int = LONGEST_SHOWN) -> str:

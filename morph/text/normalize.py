@@ -134,10 +134,10 @@ class Normalizer:
         clean, notes = _readable(text)
         sentences = split_sentences(clean)
         for number, one in enumerate(sentences, start=1):
-            is_heard = False
+            has_words = False
             for said, ends in self._sentence(one, notes):
-                is_heard = is_heard or any(char.isalnum() for char in said)
-                closes = ends and is_heard and said and number < len(sentences)
+                has_words = has_words or any(char.isalnum() for char in said)
+                closes = ends and has_words and said and number < len(sentences)
                 yield SpokenText(self.close(said) if closes else said, tuple(notes), ends)
                 notes.clear()
 

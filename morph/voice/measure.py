@@ -120,8 +120,8 @@ def _frame_starts(samples: int, sample_rate: int) -> np.ndarray:
 
 
 def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:
-    heard = levels[levels >= levels.max() - NOT_SILENT_DB]
-    loud, noise = float(np.quantile(heard, LOUD)), float(np.quantile(levels, QUIET))
+    audible = levels[levels >= levels.max() - NOT_SILENT_DB]
+    loud, noise = float(np.quantile(audible, LOUD)), float(np.quantile(levels, QUIET))
     if loud - noise < STEADY_DB:
         return []
     least = max(loud - SPEECH_RANGE_DB, noise + ABOVE_NOISE * (loud - noise))

@@ -39,7 +39,7 @@ class LineWords:
     name: str = ""
 
     def at(self, start_s: float) -> LineWords:
-        """Return the line as it is heard where its sound begins ``start_s`` seconds later."""
+        """Return the line with its sound beginning ``start_s`` seconds later."""
         return LineWords(shift_words(self.words, start_s), self.name)
 
 
@@ -81,14 +81,14 @@ def _cut(words: tuple[WordTime, ...], options: CaptionOptions) -> Iterator[tuple
         yield from ((word,) for word in words)
         return
     is_late = (behind.start_s - before.end_s >= PAUSE_S for before, behind in pairwise(words))
-    for heard in _grouped(words, accumulate(is_late, initial=0)):
-        shown = [word for word, _, _ in timed_words(heard)]
+    for phrase in _grouped(words, accumulate(is_late, initial=0)):
+        shown = [word for word, _, _ in timed_words(phrase)]
         text = "".join(shown)
         parts = cut_sentences(text) if options.unit == "sentence" else cut_text(text, options.most_chars)
         ends = list(accumulate(map(len, parts)))
-        begins = (end - len(word.text) for end, word in zip(accumulate(map(len, shown)), heard, strict=True))
+        begins = (end - len(word.text) for end, word in zip(accumulate(map(len, shown)), phrase, strict=True))
         # A word that is longer than a caption is in one all the same.
-        yield from _grouped(heard, (bisect_right(ends, begin) for begin in begins))
+        yield from _grouped(phrase, (bisect_right(ends, begin) for begin in begins))
 
 
 def _grouped(words: Sequence[WordTime], keys: Iterable[int]) -> Iterator[tuple[WordTime, ...]]:

@@ -120,14 +120,14 @@ def said_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, 
     # A text with Chinese or Japanese characters has none, as it has no spaces between words.
     if UNSPACED.search(text):
         return []
-    heard = [index for index, (begin, end) in enumerate(spans) if text[begin:end].strip()]
+    visible = [index for index, (begin, end) in enumerate(spans) if text[begin:end].strip()]
     words, after = [], 0  # the first token that is not before the word
     for match in SAID.finditer(text):
-        while after < len(heard) and spans[heard[after]][1] <= match.start():
+        while after < len(visible) and spans[visible[after]][1] <= match.start():
             after += 1
         last = after
-        while last < len(heard) and spans[heard[last]][0] < match.end():
+        while last < len(visible) and spans[visible[last]][0] < match.end():
             last += 1
         if last > after:
-            words.append((heard[after], heard[last - 1] + 1))
+            words.append((visible[after], visible[last - 1] + 1))
     return words

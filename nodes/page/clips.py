@@ -39,12 +39,12 @@ class Clip:
 
 def to_clip(spoken: Spoken, name: str = "", words: Sequence[WordTime] = ()) -> Clip:
     """Return a spoken line as a clip, named after its character or ``name``; ``words`` have times in its own audio."""
-    from ...morph.speech.joined import HEARD_OTHERWISE, WHAT_HAPPENED
+    from ...morph.speech.joined import WHAT_HAPPENED, WORDS_DIFFER
 
     report = spoken.report
     problems = [WHAT_HAPPENED[report.ended]] if report.ended in WHAT_HAPPENED else []
     if report.heard is not None and not report.heard.passed:
-        problems.append(HEARD_OTHERWISE)
+        problems.append(WORDS_DIFFER)
     text = shown_text(report.text)
     shown = name or report.name
     return Clip(

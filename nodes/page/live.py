@@ -68,7 +68,7 @@ class PlayedSpeech:
         self._server.send_sync(event, {"stream": self.id, **data}, self.client)
 
     @property
-    def is_heard(self) -> bool:
+    def has_listener(self) -> bool:
         return self.client is not None
 
     @property
@@ -78,7 +78,7 @@ class PlayedSpeech:
 
     def begin(self, name: str, text: str) -> None:
         """Announce the next line: its character or setting, its words, and its likely seconds."""
-        if self.is_heard:
+        if self.has_listener:
             text = shown_text(text)
             place = {"line": self._lines, "start": self.samples}
             shown = {"name": name, "text": text, "seconds": likely_frames(text) / FRAME_RATE}
@@ -87,12 +87,12 @@ class PlayedSpeech:
 
     def show_words(self, line: int, words: Sequence[WordTime]) -> None:
         """Highlight the words of a line while they play; ``line``: how many began before it."""
-        if self.is_heard and words:
+        if self.has_listener and words:
             self.tell("morph.speech.words", {"line": line, "words": show_words(words)})
 
     def play(self, samples: np.ndarray) -> None:
         """Add samples, float ``[n]`` within -1..1; never waits for a reader."""
-        if not self.is_heard:
+        if not self.has_listener:
             return
         with self._lock:
             self._bytes += to_s16(samples).tobytes()
@@ -168,9 +168,9 @@ class SpeechStore:
         with self._lock:
             client = server.client_id if node is not None and server.client_id in self._listening else None
             speech = PlayedSpeech(server, node, server.last_prompt_id, client, sample_rate)
-            if speech.is_heard:
+            if speech.has_listener:
                 self._streams[speech.id] = speech
-        if not speech.is_heard:
+        if not speech.has_listener:
             yield speech
             return
         speech.tell("morph.speech", speech.describe())

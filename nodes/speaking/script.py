@@ -93,8 +93,8 @@ class RenderScript(SpeakingNode):
             told = stage.end(lines, made.lines, read.lines, characters.describe_found())
         joined = to_audio(made.joined, made.sample_rate, told.facts)
         shown = show(told.outcome, told.clips(), report=told.report)
-        heard = told.words.at(made.starts, made.sample_rate)
-        return io.NodeOutput(told.audios(), joined, made.srt, told.report, heard, ui=shown)
+        words = told.words.at(made.starts, made.sample_rate)
+        return io.NodeOutput(told.audios(), joined, made.srt, told.report, words, ui=shown)
 
 
 class ScriptFromFile(io.ComfyNode):
@@ -218,8 +218,8 @@ class DubCaptions(SpeakingNode):
         ]
         shown = show(f"{dub.summary}\n{told.outcome}", clips, report=told.report)
         track = to_audio(dub.track, dub.sample_rate, told.facts)
-        heard = told.words.at([one.start for one in dub.placed], dub.sample_rate)
-        return io.NodeOutput(told.audios(), track, dub.srt, dub.misfits, told.report, heard, ui=shown)
+        words = told.words.at([one.start for one in dub.placed], dub.sample_rate)
+        return io.NodeOutput(told.audios(), track, dub.srt, dub.misfits, told.report, words, ui=shown)
 
 
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:

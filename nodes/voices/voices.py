@@ -14,7 +14,7 @@ from ...morph.voice.create import CloneOptions, clone_voice
 from ...morph.voice.excerpt import better_part
 from ...morph.voice.measure import measure
 from ...morph.voice.recording import read_recording
-from ...morph.voice.transcript import hear_transcript
+from ...morph.voice.transcript import transcribe_recording
 from ...morph.voice.voice import Voice, check_design, check_transcript, known_speaker
 from .. import inputs
 from ..folders import local_checkpoints
@@ -84,23 +84,23 @@ class CloneVoice(io.ComfyNode):
     ) -> io.NodeOutput:
         check_model(model)
         inputs.check(mode=(MODES, mode))
-        heard: list[str] = []
+        notes: list[str] = []
         if audio is None:
             audio, transcript = packed_recording()
-            heard = [f"audio is not connected: cloned the pack's own recording, {PACKED.name}"]
+            notes = [f"audio is not connected: cloned the pack's own recording, {PACKED.name}"]
         waveform = to_one_waveform(audio, "audio")
         if part := better_part(measure(waveform, audio["sample_rate"]), mode == "ICL"):
-            heard += [f"{part} of the recording make a better voice: Trim Recording takes them out"]
+            notes += [f"{part} of the recording make a better voice: Trim Recording takes them out"]
         if mode == "ICL" and transcribe != NO_RECOGNISER and not transcript.strip():
             with show_progress(cls.hidden.unique_id) as progress:
                 recogniser = load_recogniser(transcribe, progress)
                 progress.say("hearing the recording")
-                transcript = hear_transcript(recogniser, waveform, audio["sample_rate"])
-            heard += [f"{recogniser.name} heard: {transcript}"]
+                transcript = transcribe_recording(recogniser, waveform, audio["sample_rate"])
+            notes += [f"{recogniser.name} heard: {transcript}"]
         options = CloneOptions(MODES[mode], transcript, pad_reference)
         with model.use() as ready:
             voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
-        shown = "\n".join([f"{mode} voice cloned", *heard, *voice.notes])
+        shown = "\n".join([f"{mode} voice cloned", *notes, *voice.notes])
         return io.NodeOutput(voice, ui=ui.PreviewText(shown))
 
 

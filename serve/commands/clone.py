@@ -60,10 +60,10 @@ def run(options: argparse.Namespace, console: Console) -> None:
     waveform = choose_part(options, waveform, rate, console)
     if options.transcribe:
         from ...morph.hearing.whisper import load_whisper
-        from ...morph.voice.transcript import hear_transcript
+        from ...morph.voice.transcript import transcribe_recording
 
         recogniser = load_whisper(options.transcribe, folders.recognisers)
-        transcript = hear_transcript(recogniser, waveform, rate)
+        transcript = transcribe_recording(recogniser, waveform, rate)
         console.note(f"{recogniser.name} heard: {transcript}")
     from ...morph.voice.create import CloneOptions, clone_voice  # torch
 

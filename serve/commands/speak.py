@@ -121,7 +121,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     settings = make_settings(synthesizer.model, options)
     started = time.perf_counter()
     with open_sink(options, device, synthesizer.model.sample_rate, console) as sink:
-        if is_heard(options):
+        if is_streamed(options):
             once = replace(settings, retries=0)  # what was played cannot be taken back
             spoken = speak_live(synthesizer, line, once, sink, console)
         else:
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         console.result(options.words.absolute())
 
 
-def is_heard(options: argparse.Namespace) -> bool:
+def is_streamed(options: argparse.Namespace) -> bool:
     """Return whether to stream the sound: on stdout, some formats are complete only at the end."""
     return bool(options.play) or (options.out == STDOUT and (options.format or "wav") in PLAIN_STREAMS)
 
@@ -155,7 +155,7 @@ def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Cons
             yield speaker.write
     elif options.out == STDOUT:
         with console.sound() as stdout:
-            if is_heard(options):
+            if is_streamed(options):
                 write_all(stdout, open_encoder(options.format or "wav", rate).finish())  # its header
             yield partial(write_all, stdout)
     else:

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 from ...morph.runtime.wake_up import WakeUpEvent
-from .connection import Answer, Connection, Hearer, connect
+from .connection import Answer, AnswerListener, Connection, connect
 from .facts import ServerFacts
 from .failure import Failure
 from .payload import Job, uploaded_name
@@ -112,12 +112,12 @@ class Attempts:
         self._uploads: dict[str, asyncio.Task[None]] = {}
         self._is_waited_for = False
 
-    async def speak(self, job: Job, hear: Callable[[], Hearer]) -> Answer:
-        """Return the answer to a job, or raise the last ``Failure``; ``hear`` returns an attempt's listener."""
+    async def speak(self, job: Job, listen: Callable[[], AnswerListener]) -> Answer:
+        """Return the answer to a job, or raise the last ``Failure``; ``listen`` returns an attempt's listener."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 await self._upload(job)
-                answer = await self._connection.speak(job, hear())
+                answer = await self._connection.speak(job, listen())
             except Failure as error:
                 if attempt == ATTEMPTS or not self._may_help(job, error):
                     raise

@@ -50,7 +50,7 @@ Items: TypeAlias = AsyncIterator[Any]
 
 
 @dataclass(frozen=True)
-class Hearer:
+class AnswerListener:
     """Gets a line's audio and progress before its end."""
 
     # Each part, float32 ``[n]``; the next is read after it returns, so that the server waits for the listener.
@@ -114,24 +114,24 @@ class Connection:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
 
-    async def speak(self, job: Job, hearer: Hearer) -> Answer:
+    async def speak(self, job: Job, listener: AnswerListener) -> Answer:
         """Make one attempt at a line; ``Failure`` for any error, also for incomplete audio."""
         async with self._request("POST", "/v1/audio/speech", json=job.request) as answer:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
             try:
                 if not job.streams:
-                    made = await self._read_sound(answer, job, hearer)
+                    made = await self._read_sound(answer, job, listener)
                 else:
                     items = _parts(answer) if job.complete else _events(answer)
-                    made = await self._read_items(answer.headers.get(RATE_HEADER), items, job, hearer)
+                    made = await self._read_items(answer.headers.get(RATE_HEADER), items, job, listener)
             except ValueError as error:
                 raise Failure(self._server, f"sent what cannot be read ({error}): {UPDATE}") from error
         if not len(made.waveform):
             raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
         return made
 
-    async def _read_items(self, rate: str | None, items: Items, job: Job, hearer: Hearer) -> Answer:
+    async def _read_items(self, rate: str | None, items: Items, job: Job, listener: AnswerListener) -> Answer:
         """Read what our server sends of a line: events, or parts."""
         if rate is not None and header_number(rate) != job.sample_rate:
             raise Failure(
@@ -148,22 +148,22 @@ class Connection:
                 if size > MOST_BYTES:
                     raise ValueError("the line does not end")
                 sounds.append(np.frombuffer(pcm, "<i2") * TO_FLOAT)
-                await hearer.on_sound(sounds[-1])
+                await listener.on_sound(sounds[-1])
             words += event.words(job.text, words[-1].end_s if words else 0.0)
             if event.type == "speech.audio.progress":
-                hearer.on_frames(event.frames, event.expected)
+                listener.on_frames(event.frames, event.expected)
             elif event.type == "speech.audio.done":
                 return Answer(concatenate(sounds), job.sample_rate, event.report, words)
             elif event.type not in SOUND:
                 raise of_status(self._server, 500, said, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
 
-    async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, hearer: Hearer) -> Answer:
+    async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, listener: AnswerListener) -> Answer:
         content = await _read_most(answer, MOST_BYTES)
         made = self._read_wav(content, header_number(answer.headers.get(TOKENS_HEADER)))
         if job.trim_ends:
             made = replace(made, waveform=trim_ends(made.waveform, made.sample_rate)[0])
-        await hearer.on_sound(made.waveform)
+        await listener.on_sound(made.waveform)
         return made
 
     def _read_wav(self, content: bytes, tokens: int | None) -> Answer:

@@ -29,7 +29,7 @@ from ...morph.text.normalize import SpokenText
 from ...morph.text.pauses import without_pauses
 from ...morph.words.timing import WordTime, retime_words, shown_words
 from .attempts import Attempts, LoopThread, LoopWakeUpEvent
-from .connection import Answer, Hearer, connect
+from .connection import Answer, AnswerListener, connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
 from .failure import Failure
 from .payload import Job, make_job
@@ -49,7 +49,7 @@ class RemoteLine:
         self._passed = self._start = 0  # delivered parts, and their samples
         self._looked = asyncio.Event()
 
-    def listen(self, number: int) -> Hearer:
+    def listen(self, number: int) -> AnswerListener:
         """Return the listener of an attempt at a take: of the first take it passes on what no earlier attempt sent."""
         speech, position = self.speech, 0
 
@@ -72,7 +72,7 @@ class RemoteLine:
                 made.done = max(made.done, frames)
                 made.expected = max(made.done, expected or made.expected)
 
-        return Hearer(take, tell)
+        return AnswerListener(take, tell)
 
     def _add(self, samples: np.ndarray) -> None:
         self._sound.append(samples)
@@ -141,7 +141,7 @@ class RemoteLine:
 
 
 # Of all offline lines in flight together; events are for progress.
-UNHEARD_EVENTS_A_S = 8
+OFFLINE_EVENTS_A_S = 8
 SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server accepts no longer one
 
 
@@ -322,12 +322,12 @@ class RemoteSpeaks:
 
     def _job(self, line: RemoteLine, take: int) -> Job:
         """Return a line's job: offline lines come in one piece, those that may stream later in few events."""
-        is_heard, later = line.speech.is_streamed, line.speech.delivery.heard_later
+        is_streamed, later = line.speech.is_streamed, line.speech.delivery.may_stream
         if take > 1:  # the first take was streamed
-            is_heard = later = False
-        if is_heard or not self.facts.takes_interval:
+            is_streamed = later = False
+        if is_streamed or not self.facts.takes_interval:
             return line.job
         lines = min(self.in_flight, len(self._running) + len(self._waiting))
-        interval_s = min(max(SHORTEST_INTERVAL_S, lines / UNHEARD_EVENTS_A_S), LONGEST_INTERVAL_S)
+        interval_s = min(max(SHORTEST_INTERVAL_S, lines / OFFLINE_EVENTS_A_S), LONGEST_INTERVAL_S)
         complete = self.facts.sends_parts and not later
         return replace(line.job, interval_s=interval_s, complete=complete)

@@ -80,7 +80,7 @@ class Timestamps:
             self._known += more
             self._live.extend(more)
         if chunk is None:
-            self._ended += self._live.end(self._heard_s)
+            self._ended += self._live.end(self._now_s)
             return
         self._samples = chunk.start + len(chunk.samples)
         looked_at = round(LOOKED_AT_S * self._model.sample_rate)
@@ -88,21 +88,21 @@ class Timestamps:
         if (said := chunk.words) is None:
             return
         ended = self._live.add(said.piece, said.text, said.begin / self._model.sample_rate, said.trace)
-        self._ended += self._heard(ended) if ended else ()
+        self._ended += self._within_sound(ended) if ended else ()
 
-    def _heard(self, words: Sequence[WordTime]) -> list[WordTime]:
+    def _within_sound(self, words: Sequence[WordTime]) -> list[WordTime]:
         """Return words without the quiet around them, and within the sound so far: silence that is held may be cut."""
-        rate, now_s = self._model.sample_rate, self._heard_s
+        rate, now_s = self._model.sample_rate, self._now_s
         begin_s = now_s - len(self._sound) / rate
         quiet = [(begin_s + start, begin_s + end) for start, end in quiet_times(self._sound, rate)]
-        heard = []
+        placed = []
         for word in words:
             start_s, end_s = without_quiet(word.start_s, word.end_s, quiet)
-            heard.append(replace(word, start_s=min(start_s, now_s), end_s=min(max(start_s, end_s), now_s)))
-        return heard
+            placed.append(replace(word, start_s=min(start_s, now_s), end_s=min(max(start_s, end_s), now_s)))
+        return placed
 
     @property
-    def _heard_s(self) -> float:
+    def _now_s(self) -> float:
         return self._samples / self._model.sample_rate
 
     def set_whole(self, spoken: Spoken) -> None:

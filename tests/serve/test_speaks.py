@@ -418,7 +418,7 @@ class Ear:
     def __init__(self, lines: Sequence[Line]):
         self.words = iter(["nothing"] * len(lines) + [str(line.text) for line in lines])
 
-    def hear(self, waveform, sample_rate, language) -> str:
+    def transcribe(self, waveform, sample_rate, language) -> str:
         return next(self.words)
 
 
@@ -477,7 +477,7 @@ def test_the_chunks_of_a_line_are_its_sound_also_if_it_is_heard_later(way: Way) 
         live = speaks.speak(way.line(seed=1), way.options())
         later = speaks.speak(way.line(seed=1), way.options(), UNHEARD)
         never = speaks.speak(way.line(seed=1), way.options(), UNHEARD)
-        later.hear()
+        later.stream()
         for speech in blocking:
             speech.cancel()
         for speech in (live, later):

@@ -33,7 +33,7 @@ from qwen3_tts_morph.morph.voice.blend import Shift, blend_voices, shift_voice
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from ...judges.asr import Heard, Recogniser
+from ...judges.asr import Comparison, Recogniser
 from ...judges.clips import JUDGE_RATE
 from ...judges.speaker import SpeakerEncoder, cosine, profile
 from ...judges.stats import Figure, mean, ratio
@@ -75,11 +75,11 @@ def pair_of(toward: str, away: str) -> Pair:
 
 @dataclass(frozen=True)
 class Judged:
-    """One spoken line, as it is measured and heard."""
+    """One spoken line, as it is measured and transcribed."""
 
     sound: Sound
     embedding: np.ndarray
-    heard: Heard
+    comparison: Comparison
     ended: str
 
 
@@ -123,13 +123,13 @@ def speak(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str]) -> list[
 
 
 def judge_all(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str], judges: Judges) -> list[Judged]:
-    """Return the texts as a voice speaks them (see ``speak``), measured and heard."""
+    """Return the texts as a voice speaks them (see ``speak``), measured and transcribed."""
     judged = []
     for spoken, text in zip(speak(synthesizer, voice, texts), texts, strict=True):
         audio = librosa.resample(spoken.waveform, orig_sr=spoken.sample_rate, target_sr=JUDGE_RATE)
-        heard, embedding = judges.recogniser.judge(audio, text), judges.encoder.embed(audio)
+        comparison, embedding = judges.recogniser.judge(audio, text), judges.encoder.embed(audio)
         judged.append(
-            Judged(measure(spoken.waveform, spoken.sample_rate), embedding, heard, spoken.report.ended)
+            Judged(measure(spoken.waveform, spoken.sample_rate), embedding, comparison, spoken.report.ended)
         )
     return judged
 
@@ -158,7 +158,7 @@ def figures_of(shifted: Sequence[Sequence[Judged]], plain: Sequence[Sequence[Jud
         "rate": mean([100 * (old.sound.seconds / new.sound.seconds - 1) for new, old in pairs]),
         "similarity": mean(alike),
         "wrong": ratio(
-            [100 * new.heard.word_errors for new, _ in pairs], [new.heard.words for new, _ in pairs]
+            [100 * new.comparison.word_errors for new, _ in pairs], [new.comparison.words for new, _ in pairs]
         ),
     }
 

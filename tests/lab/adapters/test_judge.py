@@ -12,7 +12,7 @@ from lab.adapters.judge import (
     ALONE,
     OWN,
     RESULTS,
-    Heard,
+    JudgedRecording,
     Judges,
     describe,
     describe_training,
@@ -36,10 +36,10 @@ class Knows:
         return np.array([1.0, 0.0]) if np.abs(audio).max() > 0.5 else np.array([0.0, 1.0])
 
 
-def hear(path: Path, others: dict[str, np.ndarray]) -> Heard:
+def judge_line(path: Path, others: dict[str, np.ndarray]) -> JudgedRecording:
     loud, quiet, judge = np.array([1.0, 0.0]), np.array([0.0, 1.0]), Knows()
     recordings = {"a": quiet, "b": loud}  # the line's own recording does not count
-    return Judges(judge, judge, recordings, others).hear(path, "one two three four")  # type: ignore[arg-type]
+    return Judges(judge, judge, recordings, others).judge_line(path, "one two three four")  # type: ignore[arg-type]
 
 
 def test_a_line_is_compared_with_the_other_recordings(tmp_path: Path) -> None:
@@ -47,14 +47,14 @@ def test_a_line_is_compared_with_the_other_recordings(tmp_path: Path) -> None:
     soundfile.write(
         tmp_path / "a.wav", 0.4 * sum(np.sin(240 * k * np.pi * time) / k for k in (1, 2, 3)), RATE
     )
-    heard = hear(tmp_path / "a.wav", {"other": np.array([0.0, 1.0])})
+    heard = judge_line(tmp_path / "a.wav", {"other": np.array([0.0, 1.0])})
     assert (heard.similarity, heard.identified, heard.word_errors, heard.words) == (1.0, True, 1, 4)
     assert heard.pitch_hz == pytest.approx(120, rel=0.02)
-    assert hear(tmp_path / "a.wav", {}).identified is None
+    assert judge_line(tmp_path / "a.wav", {}).identified is None
 
 
 def test_a_row_has_figures_with_intervals_and_what_was_trained() -> None:
-    lines = [Heard(0.6, True, 1, 10, 100.0), Heard(0.8, False, 0, 10, 120.0)]
+    lines = [JudgedRecording(0.6, True, 1, 10, 100.0), JudgedRecording(0.8, False, 0, 10, 120.0)]
     found = figures_of(lines)
     assert {name: one.value for name, one in found.items()} == pytest.approx(
         {"similarity": 0.7, "identified": 50, "wrong": 5, "pitch_hz": 110}
@@ -64,7 +64,7 @@ def test_a_row_has_figures_with_intervals_and_what_was_trained() -> None:
     assert one["failed"] == 2 and one["similarity_95"] == [0.6, 0.8]
     assert describe(one).startswith("| all, 7 lines | 1 | 2 | 0.70 (0.60 to 0.80) | 50 (")
     assert describe(row(ALONE, lines, about)).startswith("|  | 0 | 2 |")
-    alone = row(OWN, [Heard(0.6, None, 0, 5, 100.0)], {"failed": {}, "training": None})
+    alone = row(OWN, [JudgedRecording(0.6, None, 0, 5, 100.0)], {"failed": {}, "training": None})
     assert "identified" not in alone and "|  | 0.0 (0.0 to 0.0) | 100 (100 to 100) |" in describe(alone)
     assert json.dumps(alone)
 

@@ -20,13 +20,13 @@ def test_the_first_loud_ten_milliseconds_are_found() -> None:
 def test_parts_of_any_size_are_heard_as_one(size: int) -> None:
     listener = Listener(RATE)
     for start in range(0, len(PCM), size):
-        listener.hear(PCM[start : start + size], 3.0 + start / 2 / RATE)
+        listener.add(PCM[start : start + size], 3.0 + start / 2 / RATE)
     assert listener.at == pytest.approx(3.0 + SILENT / RATE, abs=1 / RATE)
 
 
 def test_a_part_that_comes_late_is_heard_late_and_silence_never() -> None:
     listener, half = Listener(RATE), SILENT  # bytes: half of the silence
-    listener.hear(PCM[:half], 1.0)
+    listener.add(PCM[:half], 1.0)
     assert listener.at is None
-    listener.hear(PCM[half:], 2.0)
+    listener.add(PCM[half:], 2.0)
     assert listener.at == pytest.approx(2.0 + SILENT / 2 / RATE)

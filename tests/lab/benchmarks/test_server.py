@@ -119,7 +119,9 @@ def hear(monkeypatch: pytest.MonkeyPatch, *waits: float) -> Answer:
             now[0] += wait
             yield SECOND
 
-    asyncio.run(server_client._hear(SimpleNamespace(content=SimpleNamespace(iter_any=iter_any)), answer, 0.0))
+    asyncio.run(
+        server_client._read_sound(SimpleNamespace(content=SimpleNamespace(iter_any=iter_any)), answer, 0.0)
+    )
     return answer
 
 

@@ -16,11 +16,11 @@ from qwen3_tts_morph.morph.words.trace import Trace
 
 from lab.random_checkpoint import write_checkpoint
 from lab.words.__main__ import Bench, parse
-from lab.words.heard import HeardWord
 from lab.words.letters import Example, fit, speak_examples, write_table
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
 from lab.words.record import Asked, Head, Recorded, record
 from lab.words.times import Errors, summarise_times, time_errors
+from lab.words.transcribed import TranscribedWord
 
 RATE, FRAMES = 24000, 9
 HEAD = Head(1, 0)
@@ -50,10 +50,10 @@ class Ear:
     def __init__(self, *lines: str):
         self.lines, self.heard = list(lines), 0
 
-    def hear(self, waveform: np.ndarray, sample_rate: int) -> list[HeardWord]:
+    def transcribe(self, waveform: np.ndarray, sample_rate: int) -> list[TranscribedWord]:
         self.heard += 1
         words = self.lines.pop(0).split()
-        return [HeardWord(word, index / 10, (index + 1) / 10) for index, word in enumerate(words)]
+        return [TranscribedWord(word, index / 10, (index + 1) / 10) for index, word in enumerate(words)]
 
 
 def ask(voice: Voice, text: str = "Not a single minute, she said.") -> Asked:
@@ -90,11 +90,11 @@ def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, t
 
 def test_times_are_compared_where_all_words_were_heard() -> None:
     line = spoken([0, 0, 0, 1, 1, 2])
-    errors = time_errors([line, line], Ear("one two one two").hear(line.waveform, RATE), Words())
+    errors = time_errors([line, line], Ear("one two one two").transcribe(line.waveform, RATE), Words())
     assert errors is not None and errors.without_time == 0
     assert np.allclose(errors.starts, [0.1 - 0.24, 0.2 - 0.48, 0.3 - 0.72])
     assert np.allclose(errors.ends, [0.2 - 0.4, 0.4 - 0.88])
-    assert time_errors([line], Ear("one too").hear(line.waveform, RATE), Words()) is None
+    assert time_errors([line], Ear("one too").transcribe(line.waveform, RATE), Words()) is None
     figures = summarise_times([Errors(np.array([0.1, -0.3, 0.1]), np.array([0.05]), 1), None])
     assert (figures["spoken"], figures["compared"], figures["words"], figures["without_time"]) == (2, 1, 3, 1)
     assert (figures["lead_ms"], figures["median_ms"], figures["near_percent"]) == (100, 100, 66.67)

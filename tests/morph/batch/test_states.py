@@ -119,7 +119,7 @@ class Machine:
         text = draws.choice([*TEXTS, BAD]) if not late else Fed()
         line = Line(text, self.voice, seed=draws.randrange(5), layout=draws.choice(["sentence", "token"]))
         options = replace(OPTIONS, seq_groups=draws.choice([5, 5, 1]))
-        delivery = Delivery(live=draws.random() < 0.6, keep=draws.random() < 0.7, heard_later=True)
+        delivery = Delivery(live=draws.random() < 0.6, keep=draws.random() < 0.7, may_stream=True)
         try:
             speech = self.batch.speak(line, options, delivery)
         except Busy:
@@ -168,7 +168,7 @@ class Machine:
 
     def stream(self) -> None:
         if self.open:
-            self.draws.choice(self.open).hear()
+            self.draws.choice(self.open).stream()
 
     def check(self, speech: Speech) -> None:
         """Check how a line ended; it is forgotten."""

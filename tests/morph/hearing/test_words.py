@@ -1,7 +1,7 @@
 """Wrong words: counted after Whisper's normalisation, letter by letter where a language has no spaces."""
 
 import pytest
-from qwen3_tts_morph.morph.hearing.words import HeardWords, count_errors
+from qwen3_tts_morph.morph.hearing.words import Transcript, count_errors
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_errors_are_those_that_a_reader_would_count(asked, heard, language, erro
 
 
 def test_the_rate_is_errors_per_word() -> None:
-    assert HeardWords("x", 3, 4).rate == 0.75
+    assert Transcript("x", 3, 4).rate == 0.75

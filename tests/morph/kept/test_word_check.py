@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.word_check import RememberedEar, WordCheck
+from qwen3_tts_morph.morph.kept.word_check import CachedRecogniser, WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.script.dialogue import line_seeds
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
@@ -27,7 +27,7 @@ class Ear:
         self.told = {int(seed[1:]): text for seed, text in told.items()}
         self.heard: list[int] = []
 
-    def hear(self, waveform, sample_rate, language) -> str:
+    def transcribe(self, waveform, sample_rate, language) -> str:
         seed = int(waveform[0])
         self.heard.append(seed)
         if self.told.get(seed) == "broken":
@@ -116,14 +116,17 @@ def test_a_recording_is_heard_once_by_each_recogniser(tmp_path) -> None:
     cache, samples = LineCache(tmp_path, 10**6), np.array([1], dtype=np.uint64)
     ear = Ear(s1="the words")
     for _ in range(2):
-        assert RememberedEar(ear, cache).hear(samples, 24000, "english") == "the words"
+        assert CachedRecogniser(ear, cache).transcribe(samples, 24000, "english") == "the words"
     assert ear.heard == [1]
-    RememberedEar(ear, cache).hear(samples, 24000, "german")
-    RememberedEar(ear, cache).hear(samples + np.uint64(1), 24000, "english")
+    CachedRecogniser(ear, cache).transcribe(samples, 24000, "german")
+    CachedRecogniser(ear, cache).transcribe(samples + np.uint64(1), 24000, "english")
     other = Ear()
     other.name = "another"
-    RememberedEar(other, cache).hear(samples, 24000, "english")
+    CachedRecogniser(other, cache).transcribe(samples, 24000, "english")
     assert ear.heard == [1, 1, 2] and other.heard == [1]
     for file in tmp_path.iterdir():
         file.write_bytes(b"{")
-    assert RememberedEar(ear, cache).hear(samples, 24000, "english") == "the words" and len(ear.heard) == 4
+    assert (
+        CachedRecogniser(ear, cache).transcribe(samples, 24000, "english") == "the words"
+        and len(ear.heard) == 4
+    )

@@ -46,7 +46,7 @@ FOUR = "\n".join(f"[seed {100 * number}] ANNA: Number {number}." for number in r
 class Tape:
     """A player that notes what it plays, and where lines begin."""
 
-    is_heard = True
+    has_listener = True
 
     def __init__(self) -> None:
         self.parts: list[np.ndarray] = []
@@ -176,7 +176,7 @@ class Deaf:
     name = "deaf"
     calls = 0
 
-    def hear(self, waveform, sample_rate, language) -> str:
+    def transcribe(self, waveform, sample_rate, language) -> str:
         self.calls += 1
         return "Number 1." if self.calls > 1 else ""
 

@@ -112,7 +112,7 @@ def test_words_are_heard_as_they_are_written_or_as_they_are_read(line: Line) -> 
     class Ear:
         name = "ear"
 
-        def hear(self, waveform, sample_rate, language):
+        def transcribe(self, waveform, sample_rate, language):
             return said
 
     text = "Nguyen is here"

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 from qwen3_tts_morph.morph.hearing import whisper
 from qwen3_tts_morph.morph.hearing.words import count_errors
-from qwen3_tts_morph.morph.voice.transcript import hear_transcript
+from qwen3_tts_morph.morph.voice.transcript import transcribe_recording
 
 RECORDING = Path(__file__).resolve().parents[2] / "data" / "austen-0870.flac"
 WORDS = (
@@ -22,7 +22,7 @@ class Heard:
     def __init__(self, words: str):
         self.words, self.given = words, []
 
-    def hear(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
+    def transcribe(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
         self.given.append((waveform.shape, waveform.dtype, sample_rate, language))
         return self.words
 
@@ -34,7 +34,7 @@ def tone() -> np.ndarray:
 
 def test_it_hears_the_prepared_recording(tone: np.ndarray) -> None:
     recogniser = Heard(" It is\n five. ")
-    assert hear_transcript(recogniser, np.stack([tone, tone]), 24000) == "It is five."
+    assert transcribe_recording(recogniser, np.stack([tone, tone]), 24000) == "It is five."
     [(shape, dtype, rate, language)] = recogniser.given
     assert (dtype, rate, language) == (np.float32, whisper.RATE, "auto") and shape == (32000,)
 
@@ -42,13 +42,13 @@ def test_it_hears_the_prepared_recording(tone: np.ndarray) -> None:
 @pytest.mark.parametrize("words", ["", " . ", "\u266a"])
 def test_a_recording_without_words_is_refused(tone: np.ndarray, words: str) -> None:
     with pytest.raises(ValueError, match="no words are heard in the recording: type its transcript"):
-        hear_transcript(Heard(words), tone, 24000)
+        transcribe_recording(Heard(words), tone, 24000)
 
 
 def test_a_recording_that_icl_cannot_use_is_not_heard(tone: np.ndarray) -> None:
     recogniser = Heard("words")
     with pytest.raises(ValueError, match="ICL takes at most 30 s"):
-        hear_transcript(recogniser, np.tile(tone, 20), 24000)
+        transcribe_recording(recogniser, np.tile(tone, 20), 24000)
     assert recogniser.given == []
 
 
@@ -58,6 +58,6 @@ def test_human_speech_is_written_down(tmp_path: Path) -> None:
     from lab.judges.asr import join_model
 
     join_model(tmp_path / "base")
-    heard = hear_transcript(whisper.load_whisper("base", tmp_path), *soundfile.read(RECORDING))
+    heard = transcribe_recording(whisper.load_whisper("base", tmp_path), *soundfile.read(RECORDING))
     errors, words = count_errors(WORDS, heard, "english")
     assert errors <= words // 10, heard

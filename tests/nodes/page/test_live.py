@@ -66,7 +66,7 @@ def test_nothing_is_announced_to_a_page_that_does_not_listen() -> None:
                 speech.begin("ANNA", "Hi.")
                 speech.play(sine(10))
                 speech.show_words(0, (WordTime("Hi", 0.0, 0.2, 0, 2),))
-                assert not speech.is_heard and not speech.samples
+                assert not speech.has_listener and not speech.samples
         assert comfy.sent == [] and store.of_client(PAGE) == []
 
     serve(scenario)

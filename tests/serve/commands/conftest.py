@@ -78,7 +78,7 @@ def hears(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
         def load(size: str, _: Path) -> SimpleNamespace:
             sizes.append(size)
-            return SimpleNamespace(name=size, hear=lambda *_: left.pop(0) if len(left) > 1 else left[0])
+            return SimpleNamespace(name=size, transcribe=lambda *_: left.pop(0) if len(left) > 1 else left[0])
 
         monkeypatch.setattr(whisper, "load_whisper", load)
         return sizes

@@ -45,7 +45,7 @@ def test_a_recogniser_writes_the_transcript(run, base, recording, tmp_path, monk
 
     def load(size: str, root: Path) -> SimpleNamespace:
         asked.append((size, root.name))
-        return SimpleNamespace(name="whisper", hear=lambda *_: "a tone")
+        return SimpleNamespace(name="whisper", transcribe=lambda *_: "a tone")
 
     monkeypatch.setattr(whisper, "load_whisper", load)
     out = tmp_path / "voice.safetensors"

@@ -177,7 +177,7 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
         app_module, "read_request", lambda body, *more: sent.append(body) or read(body, *more)
     )
     line = ryan(client)
-    deliveries = (Delivery(), Delivery(live=False, heard_later=True), UNHEARD)
+    deliveries = (Delivery(), Delivery(live=False, may_stream=True), UNHEARD)
     with RemoteSpeaks(facts) as speaks:
         spoken = [speaks.speak(line, SHORT, one).result() for one in deliveries]
     said = [(one.stream_format, one.event_interval) for one in sent]

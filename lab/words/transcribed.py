@@ -18,7 +18,7 @@ RATE = 16000
 
 
 @dataclass(frozen=True)
-class HeardWord:
+class TranscribedWord:
     """A word as it was written down, and when it began and ended, in seconds."""
 
     word: str
@@ -26,10 +26,10 @@ class HeardWord:
     end: float
 
 
-class Hears(Protocol):
-    """Hears words and their times."""
+class WordRecogniser(Protocol):
+    """A recogniser of words and their times."""
 
-    def hear(self, waveform: np.ndarray, sample_rate: int) -> list[HeardWord]:
+    def transcribe(self, waveform: np.ndarray, sample_rate: int) -> list[TranscribedWord]:
         """Return the words of a waveform, float32 ``[T]``."""
 
 
@@ -44,7 +44,7 @@ class Ear:
             joined, device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
         )
 
-    def hear(self, waveform: np.ndarray, sample_rate: int) -> list[HeardWord]:
+    def transcribe(self, waveform: np.ndarray, sample_rate: int) -> list[TranscribedWord]:
         """Return the words of a waveform, float32 ``[T]``."""
         segments, _ = self._model.transcribe(
             resample(waveform, sample_rate, RATE),
@@ -55,21 +55,21 @@ class Ear:
             word_timestamps=True,
         )
         return [
-            HeardWord(word.word.strip(), round(float(word.start), 3), round(float(word.end), 3))
+            TranscribedWord(word.word.strip(), round(float(word.start), 3), round(float(word.end), 3))
             for segment in segments
             for word in segment.words or ()
         ]
 
 
-def hear_line(
-    ear: Hears, paths: Sequence[Path], pieces: Sequence[np.ndarray], sample_rate: int
-) -> list[HeardWord]:
-    """Return what is heard in a line, its pieces one after another; it is kept beside the first piece's file."""
+def transcribe_line(
+    ear: WordRecogniser, paths: Sequence[Path], pieces: Sequence[np.ndarray], sample_rate: int
+) -> list[TranscribedWord]:
+    """Return the words of a line, its pieces one after another; they are cached beside the first piece's file."""
     kept = paths[0].with_suffix(".json" if len(paths) == 1 else ".joined.json")
     if not kept.is_file():
-        words = [asdict(word) for word in ear.hear(np.concatenate(pieces), sample_rate)]
+        words = [asdict(word) for word in ear.transcribe(np.concatenate(pieces), sample_rate)]
         kept.write_text(json.dumps(words), encoding="utf-8")
-    return [HeardWord(**word) for word in json.loads(kept.read_text(encoding="utf-8"))]
+    return [TranscribedWord(**word) for word in json.loads(kept.read_text(encoding="utf-8"))]
 
 
 def plain(word: str) -> str:
@@ -77,6 +77,6 @@ def plain(word: str) -> str:
     return re.sub(r"[^\w']|_", "", word.replace("\u2019", "'").lower())
 
 
-def join(words: Sequence[HeardWord]) -> str:
-    """Return what was heard as one text."""
+def join(words: Sequence[TranscribedWord]) -> str:
+    """Return the words as one text."""
     return " ".join(word.word for word in words)
