@@ -146,8 +146,8 @@ def check(bench: Bench, batch: int, seq_groups: int, frames: int) -> None:
         fused.decode_frame(weights, plain, seq_groups, 256, bench.plan)
         fused.decode_frame(asked, other, seq_groups, 256, bench.plan)
         equal += int(torch.equal(plain.state.report[:, :ALIGNMENT], other.state.report[:, :ALIGNMENT]))
-        agreed += int(torch.equal(slots.state.said[:, 0], other.state.said[:, 0]))
-        worst = max(worst, float((slots.state.said - other.state.said)[:, 1:].abs().max()) / SCALE)
+        agreed += int(torch.equal(slots.state.aligned[:, 0], other.state.aligned[:, 0]))
+        worst = max(worst, float((slots.state.aligned - other.state.aligned)[:, 1:].abs().max()) / SCALE)
     what = f"float32, batch {batch}, S={seq_groups}"
     bench.note("check", what, frames=frames, equal_codes=equal, same_tokens=agreed, worst_share=worst)
     bench.require(equal == frames, f"{what}: the codes differ from those without the head")

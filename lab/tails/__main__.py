@@ -23,7 +23,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
 from qwen3_tts_morph.morph.model.weights.joined_weights import stack
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, parse_groups
 
@@ -112,8 +112,8 @@ def train_tail(run: Run, model: Model, examples: Examples, held_out: Examples, s
     after = measure(parts, teacher, held_out, seq_groups)
     log.info("S=%d %s: %s", seq_groups, run.config.variant, after.line())
     log.info("S=%d: %.2f MB per frame in bf16", seq_groups, count_bytes(parts, heads[seq_groups:]) / 1e6)
-    about = About(run.config.variant, after.mean_distance, before.mean_distance)
-    return Tail(seq_groups, parts, about, heads)
+    info = TailInfo(run.config.variant, after.mean_distance, before.mean_distance)
+    return Tail(seq_groups, parts, info, heads)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> Run:

@@ -19,7 +19,7 @@ def save_tails(path: Path, tails: Iterable[Tail], checkpoint: Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     about: dict[str, Any] = {}
     for tail in tails:
-        about[str(tail.seq_groups)] = asdict(tail.about)
+        about[str(tail.seq_groups)] = asdict(tail.info)
         for name, part in tail.parts.items():
             tensors[f"{tail.seq_groups}.{name}"] = part.to(torch.bfloat16)
     metadata = {

@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.decode.request import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.network.modules import Turn, attention_weights
+from qwen3_tts_morph.morph.model.network.modules import Rotation, attention_weights
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line
@@ -161,7 +161,7 @@ def attend(model: Model, prompt: Prompt, codes: torch.Tensor, head: Head) -> np.
         codes: of its frames, int64 ``[F, 16]``, 1 or more.
         head: whose weights.
     """
-    inputs: list[tuple[torch.Tensor, Turn]] = []
+    inputs: list[tuple[torch.Tensor, Rotation]] = []
     attention: Any = model.talker.model.layers[head.layer].self_attn
     hook = attention.register_forward_pre_hook(lambda module, given: inputs.append(given[:2]))
     try:

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from ..codec.modules import Codec
 from ..model.model import Model
-from ..model.tokens import TextIds
+from ..model.tokens import TextTokenizer
 from ..model.weights.int8 import quantize_talker
 from ..model.weights.joined_weights import view_heads
 from ..options import LoadOptions, Sampling
@@ -155,7 +155,7 @@ def load_model(
 def _read_model(path: Path, dtype: torch.dtype) -> Model:
     network, config = build_network(path)
     sampling = Sampling.from_config(read_generation(path))
-    texts = TextIds(read_tokenizer(path))
+    texts = TextTokenizer(read_tokenizer(path))
     check_tokenizer(texts, config)
     assign_weights(path, network, dtype)
     codec = _read_codec(path / CODEC, config, dtype)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from ..model.tail import About, Tail
+from ..model.tail import Tail, TailInfo
 from ..model.weights.linear import Weight
 from ..runtime.atomic_file import TooLarge, read_limited
 from .tensor_file import read_tensor, unpack_tensors
@@ -69,5 +69,5 @@ def _tails(about: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], heads:
         seq_groups, _, part = name.partition(".")
         parts[seq_groups][part] = tensor
     return {
-        int(key): Tail(int(key), parts[key], About(**about[key]), heads) for key in sorted(about, key=int)
+        int(key): Tail(int(key), parts[key], TailInfo(**about[key]), heads) for key in sorted(about, key=int)
     }

@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..model.network.modules import Network
-from ..model.tokens import TextIds
+from ..model.tokens import TextTokenizer
 from .configs import (
     MODEL,
     check_ids,
@@ -120,7 +120,7 @@ def read_config(folder: Path, defaults: Mapping[str, Any], kind: str, where: str
     return given
 
 
-def check_tokenizer(texts: TextIds, config: Any) -> None:
+def check_tokenizer(texts: TextTokenizer, config: Any) -> None:
     """Raise ValueError if a tokenizer has other ids than the config."""
     size = config.talker_config.text_vocab_size
     highest = max(texts.backend.get_vocab().values(), default=-1)

@@ -54,18 +54,18 @@ class TorchOps:
         """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
         return swiglu(gate_up)
 
-    def turn_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
+    def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
         """Apply RoPE in float32 to the queries and keys in ``qkv`` ``[B, N, heads + 2 kv_heads, D]``.
 
         Keys and values go to the rings; returns the queries ``[B, N, heads, D]``. ``angles`` are ``[B, N, 1, D]``.
         """
         kv_heads = rings.keys.shape[1]
         heads = qkv.shape[2] - 2 * kv_heads
-        turned = rotate(qkv[:, :, : heads + kv_heads].float(), angles).to(qkv.dtype)
+        rotated = rotate(qkv[:, :, : heads + kv_heads].float(), angles).to(qkv.dtype)
         at = (torch.arange(len(qkv), device=qkv.device)[:, None], rings.slots)
-        rings.keys.transpose(1, 2)[at] = turned[:, :, heads:]
+        rings.keys.transpose(1, 2)[at] = rotated[:, :, heads:]
         rings.values.transpose(1, 2)[at] = qkv[:, :, heads + kv_heads :]
-        return turned[:, :, :heads]
+        return rotated[:, :, :heads]
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
@@ -251,11 +251,11 @@ def attend_blocks(
     """Attend over ``[T, H]``: each block's queries to its own keys and those of the previous block."""
     heads, kv_heads, block = transformer.heads, transformer.kv_heads, bias.shape[2]
     qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
-    turned = rotate(qkv[:, : heads + kv_heads].float(), angles).to(inputs.dtype)
-    queries = turned[:, :heads].unflatten(0, (-1, block)).transpose(1, 2)
+    rotated = rotate(qkv[:, : heads + kv_heads].float(), angles).to(inputs.dtype)
+    queries = rotated[:, :heads].unflatten(0, (-1, block)).transpose(1, 2)
     keys, values = (
         functional.pad(part, (0, 0, 0, 0, block, 0)).unfold(0, 2 * block, block).transpose(2, 3)
-        for part in (turned[:, heads:], qkv[:, heads + kv_heads :])
+        for part in (rotated[:, heads:], qkv[:, heads + kv_heads :])
     )
     keys, values = repeat_heads(keys, values, heads)
     out = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)

@@ -16,7 +16,7 @@ from ..words.head import AlignmentHead
 class Follower:
     """Asks the alignment head of the talker about one line.
 
-    ``states`` ``[1, T, H]`` are the last inputs of the head's layer; ``spans`` as of ``alignment.Watch``.
+    ``states`` ``[1, T, H]`` are the last inputs of the head's layer; ``spans`` as of ``alignment.AlignmentProbe``.
     """
 
     def __init__(self, model: Model, head: AlignmentHead, prompt: Prompt):

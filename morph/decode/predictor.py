@@ -86,6 +86,6 @@ class Predictor:
     def _run(self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None) -> torch.Tensor:
         """Run the layers over ``inputs`` ``[B, T, H_talker]`` at positions ``start ..``; return ``[B, T, H]``."""
         end = start + inputs.shape[1]
-        turn = self.rope.cos[start:end], self.rope.sin[start:end]
-        states: torch.Tensor = self.module.model(self.module.small_to_mtp_projection(inputs), turn, cache)
+        rotation = self.rope.cos[start:end], self.rope.sin[start:end]
+        states: torch.Tensor = self.module.model(self.module.small_to_mtp_projection(inputs), rotation, cache)
         return states

@@ -40,11 +40,11 @@ class Talker:
         return self._run(states, self._prompt.length + self.step_number - 1)
 
     def _run(self, states: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
-        turn = self._angles(start, start + states.shape[1])
+        rotation = self._angles(start, start + states.shape[1])
         for index, layer in enumerate(self.model.talker.model.layers):
             if self._follower is not None and index == self._follower.head.layer:
                 self._follower.states = states
-            states = layer(states, turn, self._cache)
+            states = layer(states, rotation, self._cache)
         states = self.model.talker.model.norm(states)
         # Over all positions, as upstream does: a GEMM of another shape may round differently.
         return states[:, -1:], self.model.talker.codec_head(states)[:, -1]

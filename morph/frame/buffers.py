@@ -18,7 +18,7 @@ from ..runtime.workspace import Workspace
 from ..voice.prompt import MIN_FRAMES, Prompt
 from ..words.trace import REPORTED
 from .noise import line_key
-from .sampling import ALL_ROWS, Rows, SamplingTensors
+from .sampling import ALL_ROWS, RowIndex, SamplingTensors
 
 SHORT_PROMPTS = (16, 32, 64)  # padded lengths of a single line's short prompt: its kernels know no others
 SPAN = 2  # numbers of a text span: the position of its first token, and its number of tokens
@@ -36,7 +36,7 @@ class LineState:
     positions: torch.Tensor  # cache position of the next key
     seen: torch.Tensor  # [B, V], group 0's sampled tokens, for the repetition penalty
     keys: torch.Tensor  # [B, 2], see noise.py
-    alignment: torch.Tensor  # [B, 5], ``spans`` and ``said``
+    alignment: torch.Tensor  # [B, 5], ``spans`` and ``aligned``
     report: torch.Tensor  # [B, REPORT_WIDTH], the last frame's (decode/decoded.py)
 
     @classmethod
@@ -64,12 +64,12 @@ class LineState:
         return self.alignment[:, :SPAN]
 
     @property
-    def said(self) -> torch.Tensor:
+    def aligned(self) -> torch.Tensor:
         """The alignment head's result for the next frame (``words/trace.py``), a view ``[B, 3]``."""
         return self.alignment[:, SPAN:]
 
     def reset(self, numbers: torch.Tensor) -> None:
-        """Set all lines to before their first frame; ``numbers`` as of ``LastPositions``."""
+        """Reset all lines to before their first frame; ``numbers`` is ``LastPositions.numbers``."""
         self.positions.copy_(numbers[:, 0])
         self.minimums.copy_(numbers[:, 1])
         self.keys.copy_(numbers[:, 2:4])
@@ -102,7 +102,7 @@ class LineState:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SamplerSettings:
     """Each line's repetition penalty ``[B]`` and the settings of both samplers."""
 
     penalties: torch.Tensor
@@ -110,17 +110,17 @@ class Settings:
     subtalker: SamplingTensors
 
     @classmethod
-    def allocate(cls, batch: int, device: torch.device) -> Settings:
+    def allocate(cls, batch: int, device: torch.device) -> SamplerSettings:
         samplers = [SamplingTensors.allocate(batch, device) for _ in range(2)]
         return cls(torch.ones(batch, device=device), *samplers)
 
-    def put(self, sampling: Sampling, vocab: int, codebook: int, rows: Rows = ALL_ROWS) -> None:
+    def put(self, sampling: Sampling, vocab: int, codebook: int, rows: RowIndex = ALL_ROWS) -> None:
         self.penalties[rows].fill_(sampling.repetition_penalty)
         self.talker.put(sampling.talker, vocab, rows)
         self.subtalker.put(sampling.subtalker, codebook, rows)
 
-    def take(self, rows: torch.Tensor) -> Settings:
-        return Settings(self.penalties[rows], self.talker.take(rows), self.subtalker.take(rows))
+    def take(self, rows: torch.Tensor) -> SamplerSettings:
+        return SamplerSettings(self.penalties[rows], self.talker.take(rows), self.subtalker.take(rows))
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class LastPositions:
 def put_sequences(buffer: torch.Tensor, rows: Sequence[int], sequences: Sequence[torch.Tensor]) -> None:
     """Write sequences ``[T_i, H]`` to the start of rows of ``[B, T, H]``, in a constant number of launches."""
     sizes = torch.tensor([len(one) for one in sequences])
-    # From an index in all sequences, one after the other, to one in all rows.
+    # Added to an index into the concatenated sequences, they give one into the flattened rows.
     shifts = torch.tensor([row * buffer.shape[1] for row in rows]) - (sizes.cumsum(0) - sizes)
     indices = torch.arange(int(sizes.sum())) + shifts.repeat_interleave(sizes)
     indices = _pinned(indices, buffer).to(buffer.device, non_blocking=True)
@@ -193,7 +193,7 @@ def _put_numbers(buffer: torch.Tensor, numbers: Sequence[Sequence[int]]) -> None
 
 
 def _pinned(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
-    """Return host numbers in pinned memory for a GPU, so that the copy does not block the host."""
+    """Pin host memory for a copy to a GPU, so that it does not block the host."""
     return numbers.pin_memory() if destination.is_cuda else numbers
 
 
@@ -203,7 +203,7 @@ class Buffers:
 
     config: Any  # the talker's
     state: LineState
-    settings: Settings
+    settings: SamplerSettings
     text: torch.Tensor  # [B, N, H], added to the talker's input, one position per frame
     cache: StaticCache  # the talker's, as ``angles``
     frame_cache: StaticCache  # the predictor's for one frame, as ``frame_angles``
@@ -214,7 +214,7 @@ class Buffers:
     codebook: int  # size of the other groups' vocabulary
     workspace: Workspace
     entering: torch.Tensor  # int64 [1], the row of ``copy_line``
-    stopped: torch.Tensor  # bool [B], rows without the next frame, whose states are in ``kept`` meanwhile
+    stopped: torch.Tensor  # bool [B], rows that sit out the next frame; ``kept`` has their states
     kept: LineState
 
     @classmethod
@@ -227,7 +227,7 @@ class Buffers:
         return cls(
             config=config,
             state=LineState.allocate(config, batch, like),
-            settings=Settings.allocate(batch, like.device),
+            settings=SamplerSettings.allocate(batch, like.device),
             text=like.new_zeros(batch, context, len(like)),
             cache=_allocate_cache(talker, batch, context),
             frame_cache=_allocate_cache(predictor, batch, PREDICTOR_LENGTH),
@@ -255,18 +255,18 @@ class Buffers:
         text = torch.cat((self.text, self.text[:, -1:].expand(-1, context - self.context, -1)), dim=1)
         return replace(self, cache=cache, text=text, angles=Angles.table(self.config, context, text.device))
 
-    def put(self, sampling: Sampling, rows: Rows = ALL_ROWS) -> None:
+    def put(self, sampling: Sampling, rows: RowIndex = ALL_ROWS) -> None:
         self.settings.put(sampling, len(self.is_eos), self.codebook, rows)
 
     def clear(self, rows: Sequence[int], broken: Collection[int] = ()) -> None:
-        """Clear the caches of rows that get new lines if NaN may be left in them: those of ``broken`` lines."""
+        """Clear the caches of rows for new lines if they may hold NaN: those of ``broken`` lines, in fp16 all."""
         if self.cache.keys.dtype != torch.float16:  # idle rows can overflow in this dtype only
             rows = [row for row in rows if row in broken]
         if rows:
             self.cache.clear(torch.tensor(rows, device=self.text.device))
 
     def stop(self, rows: Sequence[int]) -> None:
-        """Choose the rows that ``restore`` brings back to where they were in ``keep``."""
+        """Choose the rows whose state ``restore`` takes back from ``keep``."""
         stopped = torch.zeros(len(self.stopped), dtype=torch.bool, pin_memory=self.stopped.is_cuda)
         stopped.numpy()[list(rows)] = True
         self.stopped.copy_(stopped, non_blocking=True)
@@ -282,12 +282,12 @@ class Buffers:
         self.state.copy_rows(self.entering, line.state)
         self.cache.copy_rows(self.entering, line.cache.window(positions))
 
-    def take_line(self, row: int, positions: int) -> TakenLine:
+    def snapshot_line(self, row: int, positions: int) -> LineSnapshot:
         """Return a copy of the line in a row, with this many cache positions."""
         cache = self.cache.window(positions).row(row).clone()
-        return TakenLine(self.state.row(row).clone(), self.text[row].clone(), cache)
+        return LineSnapshot(self.state.row(row).clone(), self.text[row].clone(), cache)
 
-    def put_line(self, row: int, line: TakenLine) -> None:
+    def restore_line(self, row: int, line: LineSnapshot) -> None:
         length = len(line.text)
         self.state.row(row).copy_from(line.state)
         self.cache.row(row).copy_from(line.cache)
@@ -321,8 +321,8 @@ class Buffers:
 
 
 @dataclass(frozen=True)
-class TakenLine:
-    """What a frame reads of one line, apart from its sampling."""
+class LineSnapshot:
+    """A copy of one line's state, text and cache, without its sampling."""
 
     state: LineState
     text: torch.Tensor  # [N, H]

@@ -9,7 +9,7 @@ import torch
 
 from ..options import TokenSampling
 
-Rows: TypeAlias = "int | slice"
+RowIndex: TypeAlias = "int | slice"
 ALL_ROWS = slice(None)
 OFF = -1.0  # no cumulative probability is below this share: top-p keeps every token
 
@@ -37,10 +37,10 @@ class SamplingTensors:
             self.temperatures[rows], self.cutoffs[rows], self.shares[rows], self.scales[rows]
         )
 
-    def put(self, sampling: TokenSampling, vocab: int, rows: Rows = ALL_ROWS) -> None:
+    def put(self, sampling: TokenSampling, vocab: int, rows: RowIndex = ALL_ROWS) -> None:
         sampled = sampling.do_sample
         kept = min(sampling.top_k, vocab) if sampling.top_k and sampled else vocab
-        # Not assigned: that would wait for the device.
+        # Not by assignment, which would wait for the device.
         self.temperatures[rows].fill_(sampling.temperature if sampled else 1.0)
         self.cutoffs[rows].fill_(vocab - kept)
         self.shares[rows].fill_(1 - sampling.top_p if sampling.top_p < 1 and sampled else OFF)
@@ -50,7 +50,7 @@ class SamplingTensors:
 def sample_static(scores: torch.Tensor, settings: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:
     """Sample tokens, int64 ``[B]`` or ``[B, G]``, from float32 scores and noise ``[B, V]`` or ``[B, G, V]``."""
     # As ``decode.sampling.filter_logits``, with one stable sort for top-k and top-p. If tokens tie at the top-p
-    # boundary, as many survive, but always the higher ids.
+    # boundary, as many are kept, but always those with higher ids.
 
     def per_line(values: torch.Tensor) -> torch.Tensor:
         return values.view(-1, *[1] * (scores.dim() - 1))

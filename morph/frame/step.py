@@ -10,11 +10,11 @@ import torch
 from torch.nn import functional
 
 from ..decode.decoded import ALIGNMENT
-from ..model.alignment import Watch
+from ..model.alignment import AlignmentProbe
 from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
 from ..model.static_cache import FillView, SpanView, StepView
 from ..model.weights.linear import linear
-from .buffers import SPAN, Buffers, LastPositions, LineState, PrefillBatch, Settings
+from .buffers import SPAN, Buffers, LastPositions, LineState, PrefillBatch, SamplerSettings
 from .noise import GROUPS, gumbel_noise
 from .sampling import sample_static
 from .weights import Weights
@@ -27,7 +27,7 @@ def prefill(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, ops: Lay
     rows, lengths, minimums, keys, spans = arrivals.numbers.split((1, 1, 1, 2, SPAN), dim=1)
     rows = rows[:, 0]
     fresh = LineState.allocate(buffers.config, len(rows), arrivals.embeds)
-    hidden = _run_prompts(weights, buffers, arrivals, fresh.said, ops)
+    hidden = _run_prompts(weights, buffers, arrivals, fresh.aligned, ops)
     fresh.spans.copy_(spans)
     fresh.positions.copy_(lengths[:, 0])
     fresh.minimums.copy_(minimums[:, 0])
@@ -45,29 +45,29 @@ def prefill_all(
     start: Start | None = None,
 ) -> None:
     """As ``prefill``, for lines that fill all rows in their order; ``start`` replaces ``start_lines``."""
-    hidden = _run_prompts(weights, buffers, arrivals, buffers.state.said, ops)
+    hidden = _run_prompts(weights, buffers, arrivals, buffers.state.aligned, ops)
     buffers.state.reset(arrivals.numbers[:, 1:])
-    buffers.state.positions.sub_(1)  # the last one is counted when its state is there
+    buffers.state.positions.sub_(1)  # ``start`` counts the last position
     (start or start_lines)(weights, buffers, hidden)
 
 
 def _run_prompts(
-    weights: Weights, buffers: Buffers, arrivals: PrefillBatch, said: torch.Tensor, ops: LayerOps
+    weights: Weights, buffers: Buffers, arrivals: PrefillBatch, aligned: torch.Tensor, ops: LayerOps
 ) -> torch.Tensor:
-    """Fill the cache; return the talker's last states ``[N, H]``, and in ``said`` the head's ``[N, 3]``."""
+    """Fill the cache; return the talker's last states ``[N, H]``, and in ``aligned`` the head's ``[N, 3]``."""
     rows, last = arrivals.numbers[:, 0].contiguous(), arrivals.numbers[:, 1] - 1
-    watch = watch_for(weights, arrivals.numbers[:, -SPAN:], last, said)
+    probe = probe_for(weights, arrivals.numbers[:, -SPAN:], last, aligned)
     angles = buffers.angles.span(0, arrivals.embeds.shape[1])
-    layer_pass = LayerPass(angles, weights.talker.head_norms(), FillView(buffers.cache, rows), watch)
+    layer_pass = LayerPass(angles, weights.talker.head_norms(), FillView(buffers.cache, rows), probe)
     states = run_layers(weights.talker, arrivals.embeds, layer_pass, ops)
     return states.gather(1, last[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]
 
 
-def watch_for(
+def probe_for(
     weights: Weights, spans: torch.Tensor, positions: torch.Tensor, out: torch.Tensor
-) -> Watch | None:
-    """Return the ``Watch`` of a pass, or None if the checkpoint has no alignment head."""
-    return None if weights.alignment is None else Watch(weights.alignment, spans, positions, out)
+) -> AlignmentProbe | None:
+    """Return the ``AlignmentProbe`` of a pass, or None if the checkpoint has no alignment head."""
+    return None if weights.alignment is None else AlignmentProbe(weights.alignment, spans, positions, out)
 
 
 def prefill_prefix(
@@ -114,7 +114,7 @@ def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int) -> None:
 
 def report_alignment(weights: Weights, state: LineState) -> None:
     if weights.alignment is not None:
-        state.report[:, ALIGNMENT:].copy_(state.said)
+        state.report[:, ALIGNMENT:].copy_(state.aligned)
 
 
 def advance(weights: Weights, buffers: Buffers, window: int) -> None:
@@ -171,8 +171,8 @@ def _talk(weights: Weights, buffers: Buffers, inputs: torch.Tensor, window: int)
     """Run the talker over one new position of every line ``[B, 1, H]``; return its state ``[B, H]``."""
     positions = buffers.state.positions.clamp(max=window - 1)
     view = StepView(buffers.cache.window(window), positions)
-    watch = watch_for(weights, buffers.state.spans, positions, buffers.state.said)
-    layer_pass = LayerPass(buffers.angles.at(positions), weights.talker.head_norms(), view, watch)
+    probe = probe_for(weights, buffers.state.spans, positions, buffers.state.aligned)
+    layer_pass = LayerPass(buffers.angles.at(positions), weights.talker.head_norms(), view, probe)
     return run_layers(weights.talker, inputs, layer_pass)[:, 0]
 
 
@@ -180,7 +180,7 @@ def _start_frame(
     weights: Weights,
     buffers: Buffers,
     state: LineState,
-    settings: Settings,
+    settings: SamplerSettings,
     hidden: torch.Tensor,
     noise: torch.Tensor,
 ) -> None:

@@ -68,11 +68,11 @@ class Weights:
         return (*head, *(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight)))
 
 
-class KeptWeights:
-    """The weight views of one model, kept until ``free``: viewing takes a millisecond or two.
+class WeightViews:
+    """The cached weight views of one model: creating them takes a millisecond or two.
 
     They are renewed when a parameter or buffer has moved. Checking all addresses takes 0.3 ms with a cold CPU cache:
-    ``assume`` leaves it to ``confirm``, while the device is busy.
+    after ``assume``, ``confirm`` checks them while the device is busy.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class KeptWeights:
         return weights
 
     def assume(self, model: Model) -> Weights:
-        """Return ``of`` the model, perhaps unchecked: call ``confirm`` then, and discard results if it fails."""
+        """Return ``of`` the model, perhaps unchecked: call ``confirm`` later, and discard results if it fails."""
         # The memory of outdated views is still valid.
         weights = self.weights
         if weights is None or _key(model) != self._of or weights.talker.norm.device != model.device:

@@ -1,1 +1,1 @@
-"""The graph engine: CUDA graphs of frames, batches of lines."""
+"""The graph engine: CUDA graphs of frames over batches of lines."""

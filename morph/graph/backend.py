@@ -63,7 +63,7 @@ class FrameBackend:
 
     def prefill(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch, captured: bool) -> None:
         """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated."""
-        # If graphs own their temporaries, Triton refuses that memory (``workspace.py``); a short prompt has none.
+        # Triton refuses temporaries that belong to a graph (``workspace.py``); a short prompt has none.
         alone = len(slots.state.tokens) == 1
         if alone and self._passes.prompt is not None and arrivals.is_short:
             key, device = ("prompt", arrivals.embeds.shape[1]), slots.state.hidden.device
@@ -87,7 +87,7 @@ class FrameBackend:
             compile_passes(device, *passes)
         except torch.cuda.OutOfMemoryError:
             raise
-        except Exception as error:  # as at a launch
+        except Exception as error:  # the same as at a launch
             self.refuse(first_line(error))
 
     def prefill_prefix(self, weights: Weights, slots: Buffers, embeds: torch.Tensor) -> None:
@@ -95,7 +95,7 @@ class FrameBackend:
         self._repeat(lambda passes: prefill_prefix(weights, slots, embeds[None], passes.ops))
 
     def begin(self, weights: Weights, slots: Buffers, last: LastPositions, window: int) -> None:
-        """As ``frame.step.begin_lines``, of a single line."""
+        """As ``frame.step.begin_lines``, for a single line."""
         begin = partial(self._passes.begin, weights, slots, last, window)
         self._compile(("begin", window), slots.state.hidden.device, begin)
         self._repeat(lambda passes: passes.begin(weights, slots, last, window))

@@ -1,7 +1,7 @@
 """The graph engine: prompts to codes over static buffers, one CUDA graph replay per frame.
 
 No frame waits for the host. Sampling runs on the device with noise from a line's seed; the host reads codes a few
-frames late (a streamed line's first frame: at once) and drops frames after a line's end. Settings, seeds and texts
+frames late (a streamed line's first frame: immediately) and drops frames after a line's end. Settings, seeds and texts
 are tensors, so one graph serves every line of the same batch, SEQ_GROUPS and cache window. A row whose line has ended
 gets the next line while the others continue. Without CUDA the same functions are called directly. Greedy codes equal
 the eager engine's up to rounding; sampled codes have the same distribution.
@@ -21,9 +21,9 @@ from ..decode.decoded import FLAG, REPORT_WIDTH
 from ..decode.guard import Guard
 from ..decode.request import Group, LatePart, LineRequest
 from ..decode.rows import Frame, RowPlan
-from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, PrefillBatch, TakenLine
+from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, LineSnapshot, PrefillBatch
 from ..frame.noise import GROUPS
-from ..frame.weights import KeptWeights, Weights
+from ..frame.weights import Weights, WeightViews
 from ..model.finite import NotFinite
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
@@ -44,7 +44,7 @@ SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured
 KEPT_PREFIXES = 32  # of nine positions: 1 MB each for 0.6B in bf16
 LATE_LAG = 1  # frames that the device is ahead of the host if late lines are expected
-FEW_LINES = 4  # so few are many times faster than real time: a new line's latency comes before throughput
+FEW_LINES = 4  # so few run much faster than real time: the latency of a new line goes before throughput
 LATE_CONTEXT = 512  # positions of a line of unknown length: 40 s
 LARGEST_CAPTURED_PREFILL = 2048  # positions of all its lines: a captured one keeps about 40 KB for each
 # Prompts are prepared up to this length: 400 characters in a preset voice, or 30 s of reference (ICL) and a text.
@@ -52,7 +52,7 @@ LONGEST_PREPARED = 512
 LARGEST_PREFILL = 8192  # positions of all its lines: a pass over them takes less than 300 MB in bf16
 PREFILL_PER_ROW = LARGEST_PREFILL // 64  # with more rows: the device waits for the host between passes
 STOCK = "stock"  # the tail of a group without a trained one
-FEW_NEWCOMERS = 2  # new lines with a prompt pass each, in a third of the time of a pass in the batch
+FEW_NEWCOMERS = 2  # new lines that are prefilled one by one, in a third of the time of a pass in the batch
 
 
 def choose_window(positions: int) -> int:
@@ -72,10 +72,10 @@ def pad_single(positions: int) -> int:
 
 
 class GraphDecoder:
-    """Decodes lines with one model, up to ``batch`` of them together. Not thread-safe.
+    """A decoder of up to ``batch`` lines of one model together. Not thread-safe.
 
     It keeps caches, graphs, a few MB of buffers and views of the weights until ``free``, but no reference to the
-    model between decodings; it notices if the model was moved. With several rows and late lines it also keeps a
+    model between decodings; it detects that the model was moved. With several rows and late lines it also keeps a
     decoder of one line for their prompts. ``context`` is the initial number of positions per line; the cache grows.
     Pass ``frames``, ``captures`` and ``views`` to share them.
     """
@@ -86,7 +86,7 @@ class GraphDecoder:
         context: int = 1,
         frames: FrameBackend | None = None,
         captures: CaptureStream | None = None,
-        views: KeptWeights | None = None,
+        views: WeightViews | None = None,
     ):
         if batch < 1:
             raise ValueError(f"batch is {batch}: choose 1 or more")
@@ -95,11 +95,11 @@ class GraphDecoder:
         self.frames = frames or FrameBackend()
         self._captures = captures or CaptureStream()
         self.group = Group(PREDICTED_GROUPS, STOCK)
-        self._views = views or KeptWeights()
+        self._views = views or WeightViews()
         self._addresses: tuple[int, ...] = ()
         self._slots: Buffers | None = None
-        self._sampling: Sampling | None = None  # of lines that bring none
-        self._samplings: list[Sampling] = []  # of the slots' rows
+        self._sampling: Sampling | None = None  # of lines without their own
+        self._samplings: list[Sampling] = []  # by row
         self._graphs: CapturedGraphs | None = None
         self._readback: Readback | None = None
         self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
@@ -109,14 +109,14 @@ class GraphDecoder:
         self._broken: set[int] = set()  # rows whose caches have NaN, which no mask would hide
         # Keys and values of voices' prompt prefixes.
         self._prefixes: LruCache[PromptPrefix, StaticCache] = LruCache(KEPT_PREFIXES)
-        self._entrance: GraphDecoder | None = None  # runs the short prompts of late lines
-        self._most = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
-        self._held: Collection[int] = ()  # the rows that have lines
+        self._prompt_decoder: GraphDecoder | None = None  # runs the short prompts of late lines
+        self._largest_pass = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
+        self._occupied: Collection[int] = ()  # the rows that have lines
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""
         self._release()
-        self._entrance = None
+        self._prompt_decoder = None
         self._views.free()
         self._addresses = ()
 
@@ -141,8 +141,8 @@ class GraphDecoder:
         ``assume``: skip the check whether the model was moved if frames run beside the host; the caller then asks the
         views to ``confirm``. Raise ValueError for a config that the graph engine does not compute.
         """
-        if self._entrance is not None:  # first: it may look at the weights, and then views them again
-            self._entrance.start(model, options, assume=assume)
+        if self._prompt_decoder is not None:  # first: it may look at the weights, and then views them again
+            self._prompt_decoder.start(model, options, assume=assume)
         view = self._views.assume if assume and self._graphs and not self._synchronous else self._views.of
         weights = view(model)
         if self._views.addresses != self._addresses or context > self.context:
@@ -164,7 +164,7 @@ class GraphDecoder:
             self._sampling, self._samplings = sampling, [sampling] * self.batch
 
     def use(self, group: Group) -> None:
-        """Make the next frames with the settings of this group."""
+        """Set the group, SEQ_GROUPS and tail, of the next frames."""
         trained = group.seq_groups in self._started[0].tails  # without one, "auto" is the same as "stock"
         self.group = group if trained else Group(group.seq_groups, STOCK)
 
@@ -187,31 +187,31 @@ class GraphDecoder:
         longest = max(line.prompt.length for line in lines)
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
-        self._make_ready(rows, lines)
-        if self._entrance is not None and runs_alone(lines):
+        self._reset_rows(rows, lines)
+        if self._prompt_decoder is not None and runs_alone(lines):
             for row, line in zip(rows, lines, strict=True):
-                self._enter(self._entrance, row, line)
+                self._run_prompt_alone(self._prompt_decoder, row, line)
         else:
             self._run_prompts(rows, lines)
         self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
 
-    def _make_ready(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
+    def _reset_rows(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         self._started[1].clear(rows, self._broken)
         self._broken.difference_update(rows)
         self._put_samplings(rows, lines)
 
-    def take_line(self, row: int, positions: int) -> TakenLine:
+    def snapshot_line(self, row: int, positions: int) -> LineSnapshot:
         """Return a copy of the line in a row."""
         self._write_texts()
-        return self._started[1].take_line(row, positions)
+        return self._started[1].snapshot_line(row, positions)
 
-    def put_line(self, row: int, line: LineRequest, taken: TakenLine) -> None:
-        """Put a line that was taken from a row into this one."""
-        self._make_ready([row], [line])
-        self._started[1].put_line(row, taken)
+    def restore_line(self, row: int, line: LineRequest, snapshot: LineSnapshot) -> None:
+        """Resume a line from its snapshot in a row."""
+        self._reset_rows([row], [line])
+        self._started[1].restore_line(row, snapshot)
 
     def _put_samplings(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        """Set how these rows sample, without a launch for a row that has sampled so before."""
+        """Set the sampling of rows; launch nothing for a row whose sampling is unchanged."""
         for row, line in zip(rows, lines, strict=True):
             sampling = line.sampling or self._sampling
             assert sampling is not None
@@ -223,19 +223,19 @@ class GraphDecoder:
         if self.batch == 1 and lines[0].prompt.prefix is not None:
             self._begin(lines[0], lines[0].prompt.prefix)
         else:
-            for part in split_prefill([line.prompt.length for line in lines], self._most):
+            for part in split_prefill([line.prompt.length for line in lines], self._largest_pass):
                 self._prefill(rows[part], lines[part])
 
-    def _enter(self, entrance: GraphDecoder, row: int, line: LineRequest) -> None:
+    def _run_prompt_alone(self, prompt_decoder: GraphDecoder, row: int, line: LineRequest) -> None:
         _, slots, graphs = self._started
-        alone, positions = entrance._started[1], pad_single(line.prompt.length)
-        entrance._put_samplings([0], [line])
-        entrance._run_prompts([0], [line])
+        alone, positions = prompt_decoder._started[1], pad_single(line.prompt.length)
+        prompt_decoder._put_samplings([0], [line])
+        prompt_decoder._run_prompts([0], [line])
         slots.entering.fill_(row)
 
         def function() -> None:
             slots.copy_line(alone, positions)
-            # The next line does not write all positions, and this one may have left NaN there.
+            # The next line does not write all positions, and this one may leave NaN there.
             alone.cache.window(SHORT_PROMPTS[-1]).clear(alone.entering)
 
         graphs.run(("enter", positions), function)
@@ -247,15 +247,15 @@ class GraphDecoder:
             self._unwritten.clear()
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
-        """Begin a single line whose prompt is a voice's prefix and one position: keys and values are kept per voice."""
-        # A new prefix is prefilled by itself, so the line's codes do not depend on whether it was kept.
+        """Begin a single line whose prompt is a voice's cached prefix and one position."""
+        # A new prefix is prefilled separately, so the line's codes do not depend on whether it was cached.
         weights, slots, _ = self._started
         window = choose_window(len(prefix.embeds) + 1)
         last = self._last = self._last or LastPositions.allocate(slots.state.hidden)
         last.put([line.prompt], [line.seed])
-        kept = self._prefixes.get(prefix)
-        if kept is not None:
-            slots.cache.copy_from(kept)
+        cached = self._prefixes.get(prefix)
+        if cached is not None:
+            slots.cache.copy_from(cached)
         else:
             with without_cudnn():
                 self.frames.prefill_prefix(weights, slots, prefix.embeds)
@@ -308,18 +308,18 @@ class GraphDecoder:
         window, before = choose_window(positions), graphs.fallback
         self._run(("frame", *self.group, window), self.frames.decode, self.group.seq_groups, window)
         if graphs.fallback is not None and graphs.fallback != before and self.frames.fallback is None:
-            # Perhaps the kernels cannot be captured: try again with torch operations.
+            # Perhaps the kernels cannot be captured: retry with torch operations.
             self.frames.refuse(f"a graph of them could not be captured: {graphs.fallback.why}")
             graphs.forget()
             self._graphs = CapturedGraphs(graphs.device, self._captures)
         if stopped:
-            self._graphs_here.run(("restore",), slots.restore)
+            self._captured.run(("restore",), slots.restore)
 
     def _can_split(self, positions: int) -> bool:
-        """Return whether the next frame can be split: codes, which are read before the talker's step, and that."""
+        """Return whether the next frame can be split into its codes, which are read early, and the talker's step."""
         # Whole frames of the same kind must have been captured: they fall back to torch operations.
         self._grow(positions)
-        return self._graphs_here.has(("frame", *self.group, choose_window(positions)))
+        return self._captured.has(("frame", *self.group, choose_window(positions)))
 
     def _codes(self) -> None:
         self._run(("codes", *self.group), self.frames.predict, self.group.seq_groups)
@@ -338,23 +338,27 @@ class GraphDecoder:
     def open_rows(self, model: Model, options: GenerateOptions, plan: RowPlan) -> Iterator[GraphRows]:
         """Return rows for lines of this model; the decoder can be used again after an error. Raise as ``start``."""
         expects_late = plan.late or plan.ahead.lines > 0
-        if expects_late and self.batch > 1 and self._entrance is None:
-            self._entrance = GraphDecoder(1, 1, self.frames, self._captures, self._views)
+        if expects_late and self.batch > 1 and self._prompt_decoder is None:
+            self._prompt_decoder = GraphDecoder(1, 1, self.frames, self._captures, self._views)
         try:
             with torch.inference_mode(), on_device(model.device):
                 self.start(model, options, expected_context(plan), assume=True)
                 # Larger passes than the prepared ones would save nothing.
-                self._most = LARGEST_CAPTURED_PREFILL if plan.ahead.lines else largest_prefill(self.batch)
+                self._largest_pass = (
+                    LARGEST_CAPTURED_PREFILL if plan.ahead.lines else largest_prefill(self.batch)
+                )
                 if plan.ahead.lines:
                     self._prepare(plan.ahead.lines)
                 rows = GraphRows(self, model, options, plan)
-                self._held = rows.lines.keys()
+                self._occupied = rows.lines.keys()
                 try:
                     yield rows
                 finally:
-                    self._broken.update(self._held)  # after an error, what they made has not been read
-                    self._held = ()
-        except NotFinite:  # no mask would hide what is left in the cache
+                    self._broken.update(
+                        self._occupied
+                    )  # after an error, their last frames have not been read
+                    self._occupied = ()
+        except NotFinite:  # no mask hides NaN in the cache
             self.free()
             raise
         finally:
@@ -362,7 +366,7 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def _prepare(self, most: int) -> None:
-        """Capture, before any line has a row, what a line alone waits for; plan what others would wait for."""
+        """Capture the graphs that a single line needs, before any line has a row; plan the rest."""
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
         *longer, shortest = windows_up_to(self.context)
         weights, slots, _ = self._started
@@ -371,12 +375,12 @@ class GraphDecoder:
         self._prepare_frames()
         for _ in range(2):
             self.frame(1, [0])  # of a stopped row
-        self._graphs_here.prepare(("advance", shortest), partial(self._advance, shortest))
-        if self._entrance is not None:
-            self._prepare_entrance(self._entrance)
+        self._captured.prepare(("advance", shortest), partial(self._advance, shortest))
+        if self._prompt_decoder is not None:
+            self._prepare_prompt_decoder(self._prompt_decoder)
         if self.batch == 1:
             self._prepare_line()
-        plan = self._graphs_here.plan
+        plan = self._captured.plan
         for count, length in prefill_kinds(min(most, self.batch)):
             plan(TOGETHER, ("prefill", count, length), partial(self._prefill_nothing, count, length))
         for window in reversed(longer):
@@ -387,50 +391,50 @@ class GraphDecoder:
         """Capture the group's next frames, and plan those of longer lines, while no line has a row."""
         *longer, shortest = windows_up_to(self.context)
         # A frame that cannot be captured replaces the graphs.
-        self._graphs_here.prepare(("frame", *self.group, shortest), partial(self.frame, shortest))
-        self._graphs_here.prepare(("codes", *self.group), self._codes)
+        self._captured.prepare(("frame", *self.group, shortest), partial(self.frame, shortest))
+        self._captured.prepare(("codes", *self.group), self._codes)
         for window in reversed(longer):
             frame = partial(self._frame_of, self.group, window)
-            self._graphs_here.plan(LONG, ("frame", *self.group, window), frame)
+            self._captured.plan(LONG, ("frame", *self.group, window), frame)
 
-    # Planned work, also between the frames of lines: what is in their rows stays.
+    # Planned warm-ups may run between frames: occupied rows keep their state.
 
     def _frame_of(self, group: Group, window: int) -> None:
         before, self.group = self.group, group
         try:
-            self.frame(window, [*self._held])
+            self.frame(window, [*self._occupied])
         finally:
             self.group = before
 
     def _advance_nothing(self, window: int) -> None:
         _, slots, graphs = self._started
-        slots.stop([*self._held])
+        slots.stop([*self._occupied])
         graphs.run(("keep",), slots.keep)
         self._advance(window)
         graphs.run(("restore",), slots.restore)
 
     def _prefill_nothing(self, count: int, length: int) -> bool:
-        """Return whether so many rows are free."""
-        free = [row for row in range(self.batch) if row not in self._held][:count]
+        """Prefill ``count`` empty lines; return False if fewer rows are free."""
+        free = [row for row in range(self.batch) if row not in self._occupied][:count]
         if is_free := len(free) == count:
             self._prefill(free, [self._empty_line(length)] * count)
         return is_free
 
     def _prepare_line(self) -> None:
         for length in SHORT_PROMPTS:
-            self._graphs_here.prepare(("prefill", 1, length), partial(self._prefill_nothing, 1, length))
+            self._captured.prepare(("prefill", 1, length), partial(self._prefill_nothing, 1, length))
         line = self._empty_line(SHORT_PROMPTS[0])
         prefix = PromptPrefix(line.prompt.embeds[:-1])
-        self._graphs_here.prepare(("begin", SMALLEST_WINDOW), partial(self._begin, line, prefix))
+        self._captured.prepare(("begin", SMALLEST_WINDOW), partial(self._begin, line, prefix))
 
-    def _prepare_entrance(self, entrance: GraphDecoder) -> None:
-        entrance._prepare_line()
+    def _prepare_prompt_decoder(self, prompt_decoder: GraphDecoder) -> None:
+        prompt_decoder._prepare_line()
         for length in SHORT_PROMPTS:
-            enter = partial(self._enter, entrance, 0, self._empty_line(length))
-            self._graphs_here.prepare(("enter", length), enter)
+            enter = partial(self._run_prompt_alone, prompt_decoder, 0, self._empty_line(length))
+            self._captured.prepare(("enter", length), enter)
 
     @property
-    def _graphs_here(self) -> CapturedGraphs:
+    def _captured(self) -> CapturedGraphs:
         return self._started[2]
 
     def _empty_line(self, length: int) -> LineRequest:
@@ -500,15 +504,15 @@ class GraphRows:
         if self._split:
             self._end_split()
 
-    def suspend(self, row: int) -> tuple[LineRequest, TakenLine]:
-        suspended = self.lines[row], self.decoder.take_line(row, self._table.reached(row))
+    def suspend(self, row: int) -> tuple[LineRequest, LineSnapshot]:
+        suspended = self.lines[row], self.decoder.snapshot_line(row, self._table.reached(row))
         self.release(row)
         return suspended
 
-    def resume(self, state: tuple[LineRequest, TakenLine]) -> int:
-        line, taken = state
-        [row] = self._take([line], [taken.cache.length])
-        self.decoder.put_line(row, line, taken)
+    def resume(self, state: tuple[LineRequest, LineSnapshot]) -> int:
+        line, snapshot = state
+        [row] = self._take([line], [snapshot.cache.length])
+        self.decoder.restore_line(row, line, snapshot)
         return row
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
@@ -535,10 +539,10 @@ class GraphRows:
         if self._unread and not stopped and self._codes_are_awaited and self.decoder._can_split(positions):
             self._split = positions
         self._launch(positions, stopped)
-        if not self.decoder._views.confirm():  # last: what a first frame waits for has been launched
-            self._begin_again(positions)
+        if not self.decoder._views.confirm():  # after the launch, as a first frame is urgent
+            self._restart(positions)
             self._launch(positions, stopped)
-        if self._split:  # while the device makes the codes: behind them the first sound would wait for it
+        if self._split:  # while the device computes the codes: later, it would delay the first samples
             self.decoder._write_texts()
         if began:
             codes = self.decoder.report[began[0], :GROUPS] if len(began) == 1 else None
@@ -550,7 +554,7 @@ class GraphRows:
         self._group = group
 
     def _goes_on(self, stopped: Sequence[int]) -> bool:
-        """Whether a line has frames to come beyond those in flight."""
+        """Whether a line has more frames than those in flight."""
         return any(
             self._table.reached(row) - request.prompt.length < request.guard.max_frames
             for row, request in self.lines.items()
@@ -565,17 +569,17 @@ class GraphRows:
             self.decoder.frame(positions, stopped)
         self._readback.push()
 
-    def _begin_again(self, positions: int) -> None:
-        """Begin again with the weights as they are now: the model was moved since the last decoding."""
+    def _restart(self, positions: int) -> None:
+        """Restart all lines: the model was moved since the last decoding."""
         decoder = self.decoder
         decoder._write_texts()
         slots = decoder._started[1]
-        text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with what came late
+        text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with late text
         decoder.start(self._model, self._options, positions)
         self._use(self._group)
         rows = sorted(self.lines)
         decoder.put(rows, [self.lines[row] for row in rows])
-        decoder._write_texts()  # first: the first frame would write the prompts' texts over those that came late
+        decoder._write_texts()  # now: the first frame would overwrite late text with the prompts' text
         slots = decoder._started[1]
         slots.text[:, : text.shape[1]].copy_(text)
         slots.state.minimums.copy_(minimums)
@@ -601,7 +605,7 @@ class GraphRows:
 
     @property
     def _awaited(self) -> int:
-        """The streamed lines whose first frame is in flight."""
+        """How many streamed lines have their first frame in flight."""
         return sum(launched and self.lines[row].is_streamed for row, launched in self._unread.items())
 
     @property
@@ -610,8 +614,8 @@ class GraphRows:
 
     @property
     def _codes_are_awaited(self) -> bool:
-        """Whether the next frame's codes are read before the talker's step: of a few lines, or if no line plays."""
-        # With more lines that play, their needs go before a new line's latency.
+        """Whether the next frame's codes are read before the talker's step: with a few lines, or if none plays yet."""
+        # With more lines that play, their deadlines go before a new line's latency.
         running = self._table.running
         return self._first_is_awaited and (running <= FEW_LINES or self._awaited == running)
 
@@ -637,7 +641,7 @@ class GraphRows:
 
 
 def runs_alone(lines: Sequence[LineRequest]) -> bool:
-    """Return whether each of the lines that join a batch has a pass of its own over its prompt."""
+    """Return whether new lines of a batch are prefilled one by one."""
     return len(lines) <= FEW_NEWCOMERS and max(line.prompt.length for line in lines) <= SHORT_PROMPTS[-1]
 
 
@@ -657,7 +661,7 @@ def split_prefill(lengths: Sequence[int], most: int = LARGEST_PREFILL) -> Iterat
 
 
 def prefill_kinds(most: int) -> list[tuple[int, int]]:
-    """Return lines and length of the prefills to capture: the largest first, as all share its memory, then by need."""
+    """Return lines and length of the prefills to capture: the largest first, whose memory the others share."""
     kinds = [
         (1 << bit, length)
         for length in range(PROMPT_STEP, LONGEST_PREPARED + 1, PROMPT_STEP)
@@ -675,14 +679,14 @@ def windows_up_to(context: int) -> list[int]:
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:
-    """Make the model's device the current one: streams and events belong to the current device."""
+    """Make ``device`` the current one: streams and events belong to the current device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def expected_context(plan: RowPlan) -> int:
-    """Return the positions that the longest line present is likely to need; more if late lines are expected."""
-    there = max(map(expected_positions, plan.first), default=0)
-    return max(there, LATE_CONTEXT, plan.ahead.positions) if plan.late or plan.ahead.lines else there
+    """Return the positions that the longest line is likely to need; more if late lines are expected."""
+    first = max(map(expected_positions, plan.first), default=0)
+    return max(first, LATE_CONTEXT, plan.ahead.positions) if plan.late or plan.ahead.lines else first
 
 
 def expected_positions(line: LineRequest) -> int:

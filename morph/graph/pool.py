@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..decode.rows import RowPlan
-from ..frame.weights import KeptWeights
+from ..frame.weights import WeightViews
 from ..model.model import Model
 from ..runtime.capture import CaptureStream
 from ..runtime.fallback import Fallback
@@ -36,7 +36,7 @@ class DecoderPool:
     def __init__(self, kernels: bool = True, captures: CaptureStream | None = None) -> None:
         self.frames = FrameBackend(kernels)
         self._captures = captures or CaptureStream()
-        self._views = KeptWeights()
+        self._views = WeightViews()
         self._decoders: dict[bool, GraphDecoder] = {}
 
     @property

@@ -1,4 +1,4 @@
-"""How long the lines of a running batch may get before its cache has to grow, which releases all graphs."""
+"""Size the KV cache of a running batch: to grow it later releases all graphs."""
 
 from __future__ import annotations
 

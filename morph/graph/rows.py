@@ -12,17 +12,16 @@ from ..decode.rows import Frame
 
 FREE = -1  # the line of a free row
 REFILL_SHARE = 8  # an eighth of the rows is refilled at a time: one prefill serves several lines
-REFILL_PATIENCE = (
-    16  # frames for which fewer free rows wait: an eighth of 64 rows ends in that (lines of 10 s)
-)
-# With more lines, new ones come with nearly every frame: the device would wait for the host to read each first frame.
+# Frames for which fewer free rows wait: in that time an eighth of 64 rows ends (lines of 10 s).
+REFILL_PATIENCE = 16
+# With more lines, new ones start with nearly every frame: the device would wait for the host at each first frame.
 FIRST_AT_ONCE = 16
 
 
 class RowTable:
-    """Which rows have lines, with frames in flight: a frame belongs to the lines that were in the rows then.
+    """The lines in rows, also in the frames in flight: a frame belongs to the lines that were in the rows then.
 
-    It is kept in arrays by row: looping over lines in Python takes longer than all the rest.
+    It has arrays by row: a loop over lines in Python takes longer than all the rest.
     """
 
     def __init__(self, rows: int):
@@ -34,7 +33,7 @@ class RowTable:
         self._waited = 0  # frames that free rows have waited for others
 
     def room(self, waiting: int) -> int:
-        """Return how many waiting lines take rows now, once per frame: none for some frames while few rows are free."""
+        """Return how many queued lines get rows now; call it once per frame. A few free rows wait for others."""
         free = len(self._lines) - self.running
         if free < min(waiting, max(1, len(self._lines) // REFILL_SHARE)) and self._waited < REFILL_PATIENCE:
             self._waited += free > 0

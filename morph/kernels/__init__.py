@@ -1,4 +1,4 @@
-"""Fused Triton kernels for a frame: ``decode_frame`` in place of ``frame/step.py``'s.
+"""Fused Triton kernels of a frame, instead of the torch operations of ``frame/step.py``.
 
 Nothing here imports Triton before ``available`` returns None. Counted before the design was chosen (0.6B, bf16, one
 line; an H200 copies 4.3 TB/s, its data sheet says 4.8):
@@ -10,9 +10,8 @@ line; an H200 copies 4.3 TB/s, its data sheet says 4.8):
     down + residual             6.3 MB   1.5 us       256
 
 A frame's 103 layers take 0.75 ms to read, but each kernel of a dependent chain costs 2 to 3 us however small it is.
-Hence few kernels (4 per layer of the predictor, 5 of the talker), with their weights in registers before they wait
-for their input, and little work after: a warp takes about two cycles per instruction. ``docs/kernels.md`` has the
-figures.
+Hence few kernels (4 per layer of the predictor, 5 of the talker), which load their weights into registers before they
+wait for their input and do little work after: a warp takes about two cycles per instruction. See ``docs/kernels.md``.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def available(device: torch.device | str) -> str | None:
 
 
 def unsupported(weights: Weights) -> str | None:
-    """Return why the kernels cannot compute a model, or None if they can."""
+    """Return why the kernels cannot run a model, or None if they can."""
     for decoder in (weights.talker, weights.predictor):
         group = decoder.heads // decoder.kv_heads
         if decoder.head_dim & (decoder.head_dim - 1) or decoder.head_dim < 16 or group & (group - 1):
@@ -74,7 +73,7 @@ def unsupported(weights: Weights) -> str | None:
 
 
 def compile_passes(device: torch.device, *passes: Callable[..., None]) -> None:
-    """Compile the kernels of passes of ``choose_frame``, with all arguments but the plan: ``compile_in_parallel``."""
+    """Compile the kernels of passes of ``choose_frame``, given with all arguments but the plan, in parallel."""
     from .plan import Plan
     from .precompile import compile_in_parallel, compile_only
 

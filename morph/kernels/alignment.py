@@ -1,7 +1,7 @@
-"""Find the text token each line is on, from one query head's attention (``model.alignment``).
+"""Find the text token of each line's frame from one query head's attention (``model.alignment``).
 
-One small program per line, launched after that layer's attention, which has written the newest key. It is a launch of
-its own because attention combines softmaxes in several ways, none of which keeps single weights.
+One small program per line, launched after that layer's attention, which has written the newest key. It is a separate
+launch because the attention kernels combine softmaxes in several ways, none of which keeps single weights.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -24,20 +24,20 @@ STEPS = tl.constexpr(float(SCALE))
 FAR = tl.constexpr(2**31 - 1)  # beyond all positions
 
 
-def ask_head(plan: Plan, inputs: AttentionInputs) -> None:
-    """Launch ``find_token`` for ``span.watch`` if this layer is the head's; call it after the layer's attention."""
-    span, stack, watch = inputs.span, inputs.stack, inputs.span.watch
-    if watch is None or watch.head.layer != inputs.index:
+def probe_alignment(plan: Plan, inputs: AttentionInputs) -> None:
+    """Launch ``find_token`` for ``span.probe`` if this layer is the head's; call it after the layer's attention."""
+    span, stack, probe = inputs.span, inputs.stack, inputs.span.probe
+    if probe is None or probe.head.layer != inputs.index:
         return
     keys = span.cache.keys[inputs.index]
     group = stack.heads // stack.kv_heads
     block = max(16, min(BLOCK, triton.next_power_of_2(span.window)))
     launch(
         find_token, (inputs.lines,), plan, WARPS, qkv=inputs.qkv, gain=stack.qk_norms[inputs.index, 0], eps=stack.eps,
-        cos=span.angles.cos, sin=span.angles.sin, cache_keys=keys[:, watch.head.head // group],
-        line_stride=keys.stride(0), positions=watch.positions, window=span.window, spans=watch.spans,
-        span_stride=watch.spans.stride(0), out=watch.out, out_stride=watch.out.stride(0), before=watch.before,
-        before_stride=0 if watch.before is None else watch.before.stride(0), head=watch.head.head,
+        cos=span.angles.cos, sin=span.angles.sin, cache_keys=keys[:, probe.head.head // group],
+        line_stride=keys.stride(0), positions=probe.positions, window=span.window, spans=probe.spans,
+        span_stride=probe.spans.stride(0), out=probe.out, out_stride=probe.out.stride(0), before=probe.before,
+        before_stride=0 if probe.before is None else probe.before.stride(0), head=probe.head.head,
         QKV=(stack.heads + 2 * stack.kv_heads) * stack.head_dim, D=stack.head_dim, T=span.length, BLOCK=block,
         EARLY=not span.is_prompt,
     )  # fmt: skip
@@ -75,14 +75,14 @@ def find_token(
     before, before_stride, head,
     QKV: tl.constexpr, D: tl.constexpr, T: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Write the text token a query head is on, from each line's newest position; program ``(line)``.
+    """Write the text token that a query head attends to most, from each line's newest position; program ``(line)``.
 
     Args:
         qkv: ``[B T, QKV]`` for T new positions per line, query heads first; with T above 1, of positions 0 .. T - 1.
         gain: the query norm's weight ``[D]``; cos, sin: float32 ``[positions, D]``.
         cache_keys: the head's ``[B, >= window, D]``.
         positions: int64 ``[B]``, at most ``window - 1``.
-        spans, out, before: see ``model.alignment.Watch``.
+        spans, out, before: see ``model.alignment.AlignmentProbe``.
         EARLY: older keys were written before this graph began, so they are loaded before the wait.
     """
     launch_dependents(PDL)

@@ -39,7 +39,7 @@ def embed_block(residual: Residual) -> int:
 
 @triton.jit
 def store_start(values, gains, eps, scaled, squares, row, first, H: tl.constexpr):
-    """Store columns ``first ..`` of a row of the residual stream ``[C]`` as the next product reads them."""
+    """Store columns ``first ..`` of a row of the residual stream ``[C]`` as the next GEMM reads them."""
     # Without ``squares`` it is the whole row, and ``scaled`` gets it after the norm; else as ``store_scaled``.
     if squares is None:
         columns = tl.arange(0, values.shape[0])

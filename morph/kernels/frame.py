@@ -1,4 +1,4 @@
-"""One frame in fused kernels: the buffers of ``frame.step.decode_frame``, the same arithmetic up to rounding.
+"""One frame in fused kernels: the buffers and, up to rounding, the arithmetic of ``frame.step.decode_frame``.
 
 Sums, norms, RoPE, softmax, the residual stream and the logits are float32; weights, activations between kernels and
 the KV cache have the model's dtype.
@@ -13,11 +13,11 @@ from torch.nn import functional
 from ..decode.decoded import ALIGNMENT
 from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.noise import GROUPS
-from ..frame.step import report_alignment, watch_for
+from ..frame.step import probe_for, report_alignment
 from ..frame.weights import Weights
 from ..model.layers import LayerStack
 from ..model.weights.int8 import Int8Weight
-from .alignment import ask_head
+from .alignment import probe_alignment
 from .attention.launch import AttentionInputs, attend
 from .embed import embed_block, embed_frame, look_up
 from .linear.launch import project
@@ -70,7 +70,7 @@ def predict(weights: Weights, buffers: Buffers, seq_groups: int, plan: Plan) -> 
 
 
 def crossbar(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int) -> None:
-    """Sample groups ``seq_groups + 1`` to 15 at once, from the predictor's last residual ``[B, H]``."""
+    """Sample groups ``seq_groups + 1`` to 15 together, from the predictor's last residual ``[B, H]``."""
     groups = len(weights.heads)
     if seq_groups in weights.tails:
         logits = _tail_logits(weights, buffers, plan, residual, seq_groups)
@@ -82,7 +82,7 @@ def crossbar(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual,
 def sample_heads(
     weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, heads: tuple[int, int]
 ) -> None:
-    """Sample groups ``first + 1 .. end`` of every line through the ``heads`` ``(first, end)``, in one product."""
+    """Sample groups ``first + 1 .. end`` of every line through the ``heads`` ``(first, end)``, in one GEMM."""
     first, end = heads
     shape = (len(residual.values), (end - first) * buffers.codebook)
     logits = plan.empty("logits", shape, residual.values, plan.product_dtype(shape[0], weights.heads.dtype))
@@ -130,7 +130,7 @@ def _tail_logits(
 def begin_lines(
     weights: Weights, buffers: Buffers, last: LastPositions, window: int, plan: Plan | None = None
 ) -> None:
-    """As ``frame.step.begin_lines``, for single lines: raise ValueError for more than GEMV computes."""
+    """As ``frame.step.begin_lines``, for at most ``gemv_max_rows`` lines; raise ValueError for more."""
     plan = _plan_for(weights, buffers, plan)
     residual = Residual.empty(plan, len(last.embeds), weights.talker.norm)
     if residual.scaled is not None:
@@ -152,9 +152,9 @@ def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan:
     inputs = look_up(
         replace(plan, pdl=False), Inputs(arrivals.embeds[0]), stack.layers[0].input_norm, stack.eps
     )
-    watch = watch_for(weights, state.spans, state.positions, state.said)
+    probe = probe_for(weights, state.spans, state.positions, state.aligned)
     residual = run_layers(
-        stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length, watch=watch)
+        stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length, probe=probe)
     )
     last = Residual.empty(plan, 1, stack.norm)
     torch.index_select(residual.values, 0, state.positions, out=last.values)
@@ -189,10 +189,10 @@ def step_talker(weights: Weights, buffers: Buffers, window: int, plan: Plan) -> 
 
 def talk(weights: Weights, buffers: Buffers, window: int, plan: Plan, residual: Residual) -> None:
     state, stack = buffers.state, weights.talker
-    watch = watch_for(weights, state.spans, state.positions, state.said)
-    if watch is not None:
-        watch = replace(watch, before=state.report[:, ALIGNMENT:])
-    span = CacheSpan(buffers.cache, buffers.angles, 1, window, positions=state.positions, watch=watch)
+    probe = probe_for(weights, state.spans, state.positions, state.aligned)
+    if probe is not None:
+        probe = replace(probe, before=state.report[:, ALIGNMENT:])
+    span = CacheSpan(buffers.cache, buffers.angles, 1, window, positions=state.positions, probe=probe)
     sample_next(weights, buffers, plan, run_layers(stack, plan, residual, span))
 
 
@@ -250,7 +250,7 @@ def _run_layer(
     )
     # One line's attention leaves partials: gate and up add them to the residual as they read it, and so does down.
     partials = attend(plan, AttentionInputs(stack, index, qkv, span), residual)
-    ask_head(plan, AttentionInputs(stack, index, qkv, span))
+    probe_alignment(plan, AttentionInputs(stack, index, qkv, span))
     active = plan.empty("active", (rows, layer.down.shape[1]), like)
     gate_up = Projection(layer.gate_up, layer.post_norm, stack.eps, gated=True, partials=partials)
     project(plan, residual, active, gate_up)

@@ -1,4 +1,4 @@
-"""The layout of all kernels: one frozen record of sizes, chosen from shapes alone. Nothing is tuned at run time."""
+"""The sizes of all kernels in one frozen record, chosen from shapes alone: nothing is tuned at run time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Plan:
     gemm_prefetch: bool = True  # with pdl: prefetch the weights into the L2 cache before the wait
     gemm_held: bool = False  # hold weights in shared memory: needs capability 9.0 and Gluon
     max_folds: int = 4  # 0: no ``gemm_folded``; it uses the fewest that make FEWEST_PROGRAMS programs
-    # Programs that hold their weights at once, one per multiprocessor: more would run one after another.
+    # Programs that hold their weights concurrently, one per multiprocessor: more would run one after another.
     held_programs: int = FEWEST_PROGRAMS
     # Up to this many rows, ``gemm_folded`` streams weights whose programs would not fit at once.
     stream_max_rows: int = 64
@@ -59,8 +59,8 @@ class Plan:
     split_k_min_width: int = 2048  # K below which a GEMM is never split
     split_k_programs: int = FEWEST_PROGRAMS  # split-K stops doubling when there are this many programs
 
-    library_min_rows: int | None = 65  # from this many rows on, cuBLAS computes the products; None: never
-    split_library: bool = False  # but split narrow ones ourselves: measured at capability 9.0 alone
+    library_min_rows: int | None = 65  # from this many rows on, cuBLAS computes the GEMMs; None: never
+    split_library: bool = False  # except narrow ones, with split-K: measured at capability 9.0 only
 
     # Attention of one line, fused with its output projection.
     line_positions: int = 16  # cached positions per warp, at least
@@ -86,14 +86,14 @@ class Plan:
         return cls(pdl=has_dependent_launch(device), gemm_held=held, split_library=held)
 
     def runs_prompts(self, weight: Weight) -> bool:
-        """Return whether a short prompt is faster in these kernels than with cuBLAS: with held weights."""
+        """Return whether a short prompt is faster in these kernels than with cuBLAS: if they hold their weights."""
         return self.gemm_held and not isinstance(weight, Int8Weight) and weight.element_size() == 2
 
     def uses_library(self, rows: int) -> bool:
         return self.library_min_rows is not None and rows >= self.library_min_rows
 
     def product_dtype(self, rows: int, dtype: torch.dtype) -> torch.dtype:
-        """Return the dtype of a product that no kernel adds to: cuBLAS's have the model's ``dtype``, ours float32."""
+        """Return the dtype of a GEMM's result: the model's ``dtype`` for cuBLAS, float32 for our kernels."""
         return dtype if self.uses_library(rows) else torch.float32
 
     def empty(

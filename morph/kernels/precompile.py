@@ -1,6 +1,6 @@
-"""Compile the kernels of a pass in parallel before it runs: serially, they are most of a first line's wait.
+"""Compile the kernels of a pass in parallel before it runs: serially, this is most of a first line's latency.
 
-The pass runs with ``compile_only`` in place of ``run``: nothing is launched, and uncached kernels are compiled in
+The pass runs with ``compile_only`` instead of ``run``: nothing is launched, and uncached kernels are compiled in
 threads (Triton's ``AsyncCompileMode``), with their launchers. Torch operations in between do run, on whatever the
 buffers hold, so the pass must not write to buffers in use.
 """
@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import triton
 
 Launch: TypeAlias = "Callable[..., None]"
-THREADS = 16  # half of a kernel's time needs no Python: LLVM and ptxas
+THREADS = 16  # half of a kernel's compile time is LLVM and ptxas, without the GIL
 COLD_S = 1.5  # a pass whose kernels are all in Triton's cache takes a third of it
 LAUNCHER = "__triton_launcher"
 # Before Triton 3.7 launchers are Python extensions, all of this name. CPython keeps one module of a name: if two
@@ -34,7 +34,7 @@ def run(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> 
 
 
 def compile_only(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """Compile a kernel for these arguments, or start to, without launching it."""
+    """Compile a kernel for these arguments, perhaps in another thread, without launching it."""
     kernel.warmup(*arguments, grid=grid, **options)
 
 
@@ -78,9 +78,8 @@ def build_launcher(signature: Any, descriptors: Any) -> None:
 def compile_in_parallel(run_pass: Callable[[], None], *later: Callable[[], None]) -> None:
     """Call a pass whose launches are ``compile_only``; do nothing if this Triton cannot compile in parallel.
 
-    ``later`` passes, not needed yet, are called if the kernels of the first one were not in Triton's cache: theirs
-    would be compiled while lines wait. A kernel that does not compile fails when it is launched. Any other error of a
-    pass propagates.
+    If its kernels were not in Triton's cache, also call the ``later`` passes: otherwise theirs would be compiled while
+    lines wait. A kernel that does not compile fails when it is launched. Any other error of a pass propagates.
     """
     mode = getattr(triton, "AsyncCompileMode", None)
     if mode is None:
@@ -92,7 +91,7 @@ def compile_in_parallel(run_pass: Callable[[], None], *later: Callable[[], None]
                 one()
 
     began = time.perf_counter()
-    # In copies, so that the mode never stays on.
+    # In a copied context, so that the mode never stays on.
     contextvars.copy_context().run(compile_all, run_pass)
     if later and time.perf_counter() - began > COLD_S:
         contextvars.copy_context().run(compile_all, *later)

@@ -1,4 +1,4 @@
-"""The work of a prefill between its linear layers (cuBLAS's): norm, RoPE and the cache write in one kernel.
+"""The operations of a prefill between its linear layers: norm, RoPE and the cache write in one kernel.
 
 Torch's operations write queries and keys to memory five times in float32: of the 28 ms that 64 prompts of 88
 positions took (0.6B, H200), the linear layers were 7.
@@ -13,7 +13,7 @@ import triton.language as tl
 
 from ..model.layers import LayerOps, LayerPass, LayerStack, attend
 from ..model.static_cache import FillView
-from .alignment import ask_head
+from .alignment import probe_alignment
 from .attention.launch import AttentionInputs, attend_prompt_alone, attends_alone
 from .plan import Plan
 from .precompile import run
@@ -24,7 +24,7 @@ HEADS = 8  # per program
 
 
 @triton.jit(do_not_specialize=("length",))
-def turn_and_keep(
+def rotate_and_cache(
     qkv, gains, cos, sin, queries, keys, values, rows, stride, head_stride, length, eps,
     HEADS: tl.constexpr, COUNT: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -48,16 +48,16 @@ def turn_and_keep(
     low *= scale * tl.load(gains + offsets, mask=mask, other=0.0)
     high *= scale * tl.load(gains + offsets + D // 2, mask=mask, other=0.0)
     angle = (row % length) * D + column
-    turned_low = low * tl.load(cos + angle) + high * tl.load(sin + angle)
-    turned_high = high * tl.load(cos + angle + D // 2) + low * tl.load(sin + angle + D // 2)
+    rotated_low = low * tl.load(cos + angle) + high * tl.load(sin + angle)
+    rotated_high = high * tl.load(cos + angle + D // 2) + low * tl.load(sin + angle + D // 2)
     dtype = queries.dtype.element_ty
     out = queries + row * COUNT * D + offsets
-    tl.store(out, turned_low.to(dtype), mask=mask)
-    tl.store(out + D // 2, turned_high.to(dtype), mask=mask)
+    tl.store(out, rotated_low.to(dtype), mask=mask)
+    tl.store(out + D // 2, rotated_high.to(dtype), mask=mask)
     is_key = mask & (head >= HEADS)
     place = tl.load(rows + row // length) * stride + (head - HEADS) * head_stride + row % length * D + column
-    tl.store(keys + place, turned_low.to(dtype), mask=is_key)
-    tl.store(keys + place + D // 2, turned_high.to(dtype), mask=is_key)
+    tl.store(keys + place, rotated_low.to(dtype), mask=is_key)
+    tl.store(keys + place + D // 2, rotated_high.to(dtype), mask=is_key)
     value = source + (head + COUNT - HEADS) * D + column
     tl.store(values + place, tl.load(value, mask=is_key), mask=is_key)
     tl.store(values + place + D // 2, tl.load(value + D // 2, mask=is_key), mask=is_key)
@@ -75,16 +75,16 @@ class PromptOps(LayerOps):
             raise TypeError(f"prompts fill the cache, and this view of it is a {type(view).__name__}")
         lines, length = qkv.shape[:2]
         if attends_alone(max(lines, view.cache.lines), length):
-            span = CacheSpan(view.cache, layer_pass.angles, length, length, watch=layer_pass.watch)
+            span = CacheSpan(view.cache, layer_pass.angles, length, length, probe=layer_pass.probe)
             inputs = AttentionInputs(decoder, index, qkv.contiguous().view(length, -1), span)
             out = attend_prompt_alone(Plan(), inputs).view(1, length, -1)
-            ask_head(Plan(), inputs)
+            probe_alignment(Plan(), inputs)
             return out
-        turned = _turn(decoder, index, qkv.contiguous(), layer_pass, view).transpose(1, 2)
-        queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
+        rotated = _rotate(decoder, index, qkv.contiguous(), layer_pass, view).transpose(1, 2)
+        queries, keys = rotated[:, : decoder.heads], rotated[:, decoder.heads :]
         values = qkv[:, :, decoder.heads + decoder.kv_heads :].transpose(1, 2)
-        if (watch := layer_pass.watched(index)) is not None:
-            watch.ask(queries, keys)
+        if (probe := layer_pass.probe_of(index)) is not None:
+            probe.measure(queries, keys)
         return attend(queries, keys, values, None).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
@@ -96,7 +96,7 @@ class PromptOps(LayerOps):
         return add_norm(states, added, gain, eps)
 
 
-def _turn(
+def _rotate(
     decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass, view: FillView
 ) -> torch.Tensor:
     """Fill layer ``index`` of the cache; return queries and keys after RoPE: ``[B, T, heads + kv_heads, D]``."""
@@ -106,7 +106,7 @@ def _turn(
     keys, values = view.cache.keys[index], view.cache.values[index]
     block = min(HEADS, triton.next_power_of_2(count))
     run(
-        turn_and_keep, (lines * length, triton.cdiv(count, block)), qkv, layer_pass.head_norms[index],
+        rotate_and_cache, (lines * length, triton.cdiv(count, block)), qkv, layer_pass.head_norms[index],
         layer_pass.angles.cos, layer_pass.angles.sin, out, keys, values, view.rows, keys.stride(0), keys.stride(1),
         length, decoder.eps, HEADS=decoder.heads, COUNT=count, D=head_dim, BLOCK=block,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Residual and RMSNorm, and SwiGLU, between GEMMs of several rows: one memory pass each."""
+"""Residual addition with RMSNorm, and SwiGLU, between GEMMs of several rows: one memory pass each."""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -80,7 +80,7 @@ def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.const
 
 
 def gate(gate_up: torch.Tensor, launch: Launch = run) -> torch.Tensor:
-    """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
+    """Apply SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
     gate_up = gate_up.contiguous()
     width = gate_up.shape[-1] // 2
     out = gate_up.new_empty(*gate_up.shape[:-1], width)

@@ -1,8 +1,8 @@
 """Sample codes on the device, as ``frame/sampling.sample_static`` does, with the noise of ``frame/noise``.
 
 One program samples one token, without sorting. By the Gumbel-max trick, the sample is the token with the highest
-score plus noise among the tokens within top-k and top-p. Counting the scores above its own tells whether top-k keeps
-it. If it is not kept, neither is any token with a lower probability, and the next-highest of the others is tried.
+score plus noise among the tokens within top-k and top-p. The number of scores above its own decides whether top-k
+keeps it. If not, all tokens with a lower probability are excluded too, and the next-highest of the rest is tried.
 Only top-p needs the probabilities of all that top-k keeps; bisection over the scores' bits finds their threshold.
 Equal scores are ordered by token id, as in a stable sort.
 """
@@ -152,7 +152,7 @@ def sample_codes(
     """
     line, group = tl.program_id(0), tl.program_id(1)
     tokens = tl.arange(0, PADDED)
-    # Before the wait: what changes only at a frame's end, and the noise.
+    # Before the wait: state that changes only at a frame's end, and the noise.
     counter = tl.load(steps + line) * CODES + first + group
     noise = gumbel(random_words(line_keys + line * 2, counter, tokens))
     temperature, cutoff = tl.load(temperatures + line), tl.load(cutoffs + line)
@@ -182,7 +182,7 @@ def sample_first(
     line = tl.program_id(0)
     tokens = tl.arange(0, PADDED)
     real = tokens < V
-    # Before the wait: what changes only at a frame's end, and the noise.
+    # Before the wait: state that changes only at a frame's end, and the noise.
     step = tl.load(steps + line) + 1
     noise = gumbel(random_words(line_keys + line * 2, step * CODES, tokens))
     penalty = tl.load(penalties + line)

@@ -1,4 +1,4 @@
-"""Inputs, span of the KV cache and residual stream of a pass over a layer stack."""
+"""The inputs, KV cache span and residual stream of a pass over a layer stack."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..model.alignment import Watch
+from ..model.alignment import AlignmentProbe
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
 from ..model.weights.linear import Weight
@@ -54,7 +54,7 @@ class CacheSpan:
     window: int  # attention reads positions below it
     start: int = 0  # first new position if ``positions`` is None
     positions: torch.Tensor | None = None  # int64 [B], new ones; older ones precede the frame
-    watch: Watch | None = None
+    probe: AlignmentProbe | None = None
 
     @property
     def is_prompt(self) -> bool:
@@ -114,7 +114,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class Projection:
-    """A linear layer, and what is fused into its kernel before and after the product."""
+    """A linear layer, and the operations fused into its kernel before and after the GEMM."""
 
     weight: Weight  # [N, K], or when ``gated`` (SwiGLU) [2 N, K], gates first
     norm: torch.Tensor | None = None  # RMSNorm of the input, [K]
@@ -122,8 +122,8 @@ class Projection:
     bias: torch.Tensor | None = None  # [N]
     gated: bool = False
     partials: torch.Tensor | None = None  # of the last projection, [split_k, rows, ..], for GEMV only
-    residual: Residual | None = None  # stream that the product is added to, in place
-    starts: Residual | None = None  # stream that the product starts
+    residual: Residual | None = None  # stream that the result is added to, in place
+    starts: Residual | None = None  # stream that the result starts
     next_norm: torch.Tensor | None = None  # GEMMs leave the stream times it, cuBLAS after that norm
     input_copy: torch.Tensor | None = None  # [rows, K], gets the input (GEMV only)
     normed_copy: torch.Tensor | None = None  # [rows, K], gets it after the norm

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .finite import all_finite
-from .model import Applied, Model
+from .model import AppliedAdapter, Model
 from .weights.int8 import Int8Linear
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeig
             )
         for name in _joined_with(model, changed):
             changed[name] = _own(model.network.get_submodule(name))
-        return _with_layers(model, changed, Applied(adapter.name, adapter.digest, float(strength)))
+        return _with_layers(model, changed, AppliedAdapter(adapter.name, adapter.digest, float(strength)))
 
 
 def find_layers(model: Model, adapter: Adapter) -> dict[str, LowRank]:
@@ -171,7 +171,7 @@ def _joined_with(model: Model, names: Iterable[str]) -> list[str]:
     return [name for name in found if name not in names]
 
 
-def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: Applied) -> Model:
+def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: AppliedAdapter) -> Model:
     network: Any = _replaced(model.network, changed)
     tails = dict(model.module.tails.items())
     if tails and any(name.startswith(PREDICTOR) for name in changed):

@@ -9,16 +9,16 @@ from ..words.trace import NO_TOKEN, SCALE
 
 
 @dataclass(frozen=True)
-class Watch:
-    """A request to the alignment head in a pass over N lines."""
+class AlignmentProbe:
+    """A reading of the alignment head in a pass over N lines."""
 
     head: AlignmentHead
     spans: torch.Tensor  # int64 [N, 2]: first text token's position, number of text tokens
-    positions: torch.Tensor  # int64 [N], contiguous: query positions, each sees those up to it
-    out: torch.Tensor  # int64 [N, 3], the result (words.trace)
-    before: torch.Tensor | None = None  # [N, 3], gets what ``out`` had (kernels only)
+    positions: torch.Tensor  # int64 [N], contiguous: query positions; each attends to those up to it
+    out: torch.Tensor  # int64 [N, 3], the result, see ``words.trace``
+    before: torch.Tensor | None = None  # [N, 3], gets the old ``out`` (kernels only)
 
-    def ask(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
+    def measure(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
         """Compute ``out`` from queries ``[N, heads, T, D]`` and keys ``[N, kv_heads, S, D]`` of the head's layer.
 
         Both are after norm and RoPE. T is 1, or the queries are those of positions 0 .. T - 1.

@@ -1,4 +1,4 @@
-"""Errors for numbers that are not finite: a damaged checkpoint or voice, or fp16 that overflows."""
+"""Errors for NaN and infinity: a damaged checkpoint or voice, or an overflow in fp16."""
 
 from typing import Protocol
 

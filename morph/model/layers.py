@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn import functional
 
-from .alignment import Watch
+from .alignment import AlignmentProbe
 from .network.modules import SHARES_KEYS, repeat_heads
 from .rope import RopeTable
 from .static_cache import FillView, SpanView, StepView
@@ -106,17 +106,17 @@ class Angles:
 
 
 def norm(states: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
-    """RMSNorm over the last dimension, computed in float32."""
+    """Apply RMSNorm over the last dimension, in float32."""
     return functional.rms_norm(states, states.shape[-1:], weight, eps)
 
 
 def rotate(states: torch.Tensor, angles: Angles) -> torch.Tensor:
-    """RoPE: ``x cos + rotate_half(x) sin``, with a roll that swaps the halves; the sines carry the sign."""
+    """Apply RoPE: ``x cos + rotate_half(x) sin``, with a roll that swaps the halves; the sines carry the sign."""
     return torch.addcmul(states * angles.cos, states.roll(states.shape[-1] // 2, dims=-1), angles.sin)
 
 
 def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
-    """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
+    """Apply SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
     gate, up = gate_up.chunk(2, dim=-1)
     return functional.silu(gate) * up
 
@@ -124,11 +124,11 @@ def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
 def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    """Attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``: causal (T = N), or one new position (T = 1)."""
+    """Compute attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``, causal (T = N) or for one position."""
     # For one position, query heads that share a key head go to SDPA as that head's positions: keys are read once.
     batch, heads, length, head_dim = queries.shape
     group = heads // keys.shape[1]
-    # In FlashAttention alone SDPA reads shared keys without copies of them.
+    # Only with FlashAttention does SDPA read shared keys without copying them.
     if length > 1 and group > 1 and queries.is_cuda and queries.element_size() == 2 and SHARES_KEYS:
         return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
     if length > 1:
@@ -145,11 +145,11 @@ class LayerPass:
 
     angles: Angles
     head_norms: torch.Tensor  # ``LayerStack.head_norms()``, computed once per frame
-    view: View  # writes keys and values to the cache and returns what to attend to
-    watch: Watch | None = None
+    view: View  # writes keys and values to the cache and returns those to attend to
+    probe: AlignmentProbe | None = None
 
-    def watched(self, index: int) -> Watch | None:
-        return self.watch if self.watch is not None and self.watch.head.layer == index else None
+    def probe_of(self, index: int) -> AlignmentProbe | None:
+        return self.probe if self.probe is not None and self.probe.head.layer == index else None
 
 
 class LayerOps:
@@ -158,15 +158,15 @@ class LayerOps:
     def attend(
         self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
     ) -> torch.Tensor:
-        """Attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``."""
+        """Compute attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``."""
         normed = decoder.heads + decoder.kv_heads
         heads = functional.rms_norm(qkv[:, :, :normed].float(), (decoder.head_dim,), None, decoder.eps)
         wide = heads * layer_pass.head_norms[index]
-        turned = rotate(wide, layer_pass.angles).to(qkv.dtype).transpose(1, 2)
-        queries, keys = turned[:, : decoder.heads], turned[:, decoder.heads :]
+        rotated = rotate(wide, layer_pass.angles).to(qkv.dtype).transpose(1, 2)
+        queries, keys = rotated[:, : decoder.heads], rotated[:, decoder.heads :]
         keys, values = layer_pass.view.update(index, keys, qkv[:, :, normed:].transpose(1, 2))
-        if (watch := layer_pass.watched(index)) is not None:
-            watch.ask(queries, keys)
+        if (probe := layer_pass.probe_of(index)) is not None:
+            probe.measure(queries, keys)
         return attend(queries, keys, values, layer_pass.view.mask).transpose(1, 2).flatten(2)
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:

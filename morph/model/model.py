@@ -20,12 +20,12 @@ from ..words.letters import LetterTable
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
 from .network.modules import Network
 from .tail import Tail
-from .tokens import TextIds
+from .tokens import TextTokenizer
 from .weights.int8 import Int8Linear
 from .weights.joined_weights import stack
 
 # The demo voice has 256, the smallest published checkpoint 1,024. GEMMs up to this width take about ten microseconds: a
-# second thread gains nothing, and beside other programs, threads wait for one another at each GEMM.
+# second thread gains nothing, and on a busy machine the threads wait for one another at each GEMM.
 SMALL_WIDTH = 512
 
 
@@ -44,7 +44,7 @@ class Qwen3TTS(torch.nn.Module):
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedAdapter:
     """An adapter in use: its name, the SHA-256 of its files, and its strength (1: as trained)."""
 
     name: str
@@ -62,20 +62,24 @@ class Model:
     ``config`` has the attributes of config.json, those of the talker in ``config.talker_config``.
     """
 
-    def __init__(self, name: str, config: SimpleNamespace, network: Network, codec: Any, texts: TextIds):
+    def __init__(
+        self, name: str, config: SimpleNamespace, network: Network, codec: Any, texts: TextTokenizer
+    ):
         self.name, self.config, self.texts = name, config, texts
         self.network, self.talker, self.codec = network, network.talker, codec
         self.module = Qwen3TTS(network, codec)
         self.module.eval().requires_grad_(False)
-        self.sampling = Sampling()  # unless a call says otherwise
+        self.sampling = Sampling()  # the default of calls
         self.profile = TextProfile()
-        self.alignment: AlignmentHead | None = None  # the head that follows the text, if one is known
-        self.letters: LetterTable | None = None  # finds wrong words in finished lines, if its folder has one
+        self.alignment: AlignmentHead | None = None  # the head that follows the text, if known
+        self.letters: LetterTable | None = (
+            None  # finds wrong words in finished lines; None: its folder has none
+        )
         self.languages = list_languages(self.config.talker_config.codec_language_id)
         self.sample_rate = int(self.codec.config.output_sample_rate)  # of the codec's sound, in Hz (24000)
         self._place = self.talker.model.text_embedding  # its weight has the talker's device and dtype
         self.fingerprint = ""  # of its files; "" if it was not loaded from files
-        self.adapters: tuple[Applied, ...] = ()  # merged into its weights
+        self.adapters: tuple[AppliedAdapter, ...] = ()  # merged into its weights
         self._first: Model | None = None
         self._use = Exclusive("the model")
 

@@ -1,5 +1,5 @@
-"""RoPE tables: computed in float32 from the config alone, then cast once."""
-# transformers 5 can leave a model's ``inv_freq`` buffer zeroed after loading: it is not read.
+"""RoPE tables, computed in float32 from the config and then cast."""
+# Not from a model's ``inv_freq`` buffer: transformers 5 can leave it zeroed after loading.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of torch's attention kernels may run: torch keeps that per process, not per thread."""
+"""Exclude cuDNN's attention: torch keeps that setting per process, not per thread."""
 
 import threading
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ import torch
 class Exclusion:
     """A reference count of the callers that exclude cuDNN's attention, in all threads of this process.
 
-    torch's own ``sdpa_kernel`` restores what it found. If two threads' ``with`` overlap, the first to end would allow
-    cuDNN for the other, and the last would leave it excluded for good.
+    torch's own ``sdpa_kernel`` restores the setting it found. If the ``with`` of two threads overlap, the first to end
+    would allow cuDNN for the other, and the last would leave it excluded.
     """
 
     def __init__(self) -> None:
@@ -20,8 +20,8 @@ class Exclusion:
         self._before = True
 
     @contextmanager
-    def wanted(self) -> Iterator[None]:
-        """Exclude it until the last ``with`` ends, then restore the first one's setting."""
+    def block(self) -> Iterator[None]:
+        """Exclude it until the last ``with`` ends, then restore the setting found by the first."""
         with self._lock:
             if not self._wanted:
                 self._before = torch.backends.cuda.cudnn_sdp_enabled()
@@ -37,4 +37,4 @@ class Exclusion:
 
 
 # cuDNN makes a plan per shape: captures would keep them all, elsewhere each costs 24 ms (H200, torch 2.11).
-without_cudnn = Exclusion().wanted
+without_cudnn = Exclusion().block

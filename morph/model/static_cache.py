@@ -21,7 +21,7 @@ class StaticCache:
     @classmethod
     def allocate(cls, shape: tuple[int, int, int, int, int], like: torch.Tensor) -> StaticCache:
         """Return an empty cache of ``shape`` ``[layers, B, kv_heads, T, head_dim]``; dtype and device of ``like``."""
-        # Zeros: masked positions still take part in the products, where a NaN would spread.
+        # Zeros: masked positions still enter the GEMMs, where a NaN would spread.
         return cls(like.new_zeros(shape), like.new_zeros(shape))
 
     @property

@@ -25,7 +25,7 @@ PAIRS = (("mix_up", "mix_down"), ("group_up", "group_down"), ("left", "right"))
 
 
 @dataclass(frozen=True)
-class About:
+class TailInfo:
     """A tail's variant, and its distance from the exact distributions on held-out lines (``sweep.SweepRow``)."""
 
     variant: str
@@ -36,10 +36,10 @@ class About:
 class Tail(torch.nn.Module):
     """A trained tail as a module, so that it moves between devices with its model; it must pass ``check_parts``."""
 
-    def __init__(self, seq_groups: int, parts: Mapping[str, torch.Tensor], about: About, heads: Weight):
+    def __init__(self, seq_groups: int, parts: Mapping[str, torch.Tensor], info: TailInfo, heads: Weight):
         super().__init__()
         check_parts(parts, seq_groups, heads)
-        self.seq_groups, self.about = seq_groups, about
+        self.seq_groups, self.info = seq_groups, info
         with torch.inference_mode(False):
             for name, part in parts.items():
                 fitting = part.detach().to(heads.device, heads.dtype, copy=True)
@@ -53,10 +53,10 @@ class Tail(torch.nn.Module):
         return tail_logits(self.parts, heads[self.seq_groups :], states, tokens)
 
     def describe(self) -> str:
-        about = self.about
+        info = self.info
         return (
-            f"trained tail {about.variant}, distance of its groups {about.distance:.3f} "
-            f"(stock heads {about.stock_distance:.3f})"
+            f"trained tail {info.variant}, distance of its groups {info.distance:.3f} "
+            f"(stock heads {info.stock_distance:.3f})"
         )
 
 

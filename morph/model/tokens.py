@@ -1,4 +1,4 @@
-"""Tokenize users' texts as upstream does, except that nothing in a text becomes a control token."""
+"""Tokenize users' texts as upstream does, but never produce a control token from a text."""
 
 import re
 import unicodedata
@@ -11,8 +11,8 @@ TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
 ROLE, ROLE_IDS = "assistant", 2  # and the number of its ids, with the newline after it
 
 
-class TextIds:
-    """Tokenizes the texts of one checkpoint, with a tokenizer that gets no more tokens."""
+class TextTokenizer:
+    """The tokenizer of one checkpoint's texts; add no more tokens to its backend."""
 
     def __init__(self, tokenizer: Tokenizer):
         tokenizer.no_truncation()
@@ -24,7 +24,7 @@ class TextIds:
         self.added = [token.content for token in added.values() if not token.special]
 
     def line(self, text: str) -> list[int]:
-        """Return the ids of a text to speak, and of the beginning of its answer."""
+        """Return the ids of a text to speak, and of the start of the answer."""
         return [*self.turn(ROLE, text), *self._answer]
 
     def turn(self, role: str, text: str) -> list[int]:
@@ -81,14 +81,14 @@ class TextIds:
         return self.backend.encode(text, add_special_tokens=False)
 
 
-class ArrivingIds:
-    """The ids (``TextIds.plain``) of a text that comes in parts, each when later text cannot change it.
+class IncrementalTokenizer:
+    """Tokenizes a text that arrives in parts: returns each id (of ``plain``) once later text cannot change it.
 
-    A tokenizer cuts a text into words first. So only the last word can change, and white space at the end, letters
-    that accents may follow, and the beginning of an added token.
+    A tokenizer cuts a text into words first. Later text can only change the last word, white space at the end, a letter
+    that an accent may follow, and the beginning of an added token.
     """
 
-    def __init__(self, texts: TextIds):
+    def __init__(self, texts: TextTokenizer):
         self._texts, self._backend = texts, texts.backend
         self.text = ""  # normalised text of the ids so far
         self._held = ""  # normalised rest, from the beginning of a word
@@ -110,7 +110,7 @@ class ArrivingIds:
 
     @property
     def held(self) -> int:
-        """How many characters later text may change."""
+        """How many characters are held back, as later text may change them."""
         return len(self._held)
 
     def _certain(self) -> int:
@@ -126,7 +126,7 @@ class ArrivingIds:
 
 
 def _last_base(text: str) -> int:
-    """Return the index of the last character that is not an accent of the one before it: more may follow."""
+    """Return the index of the last character that is no combining mark: more marks may follow it."""
     bases = (index for index in range(len(text) - 1, -1, -1) if not unicodedata.combining(text[index]))
     return next(bases, 0)
 

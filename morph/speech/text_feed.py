@@ -13,7 +13,7 @@ import torch
 
 from ..decode.guard import Guard
 from ..decode.request import LatePart
-from ..model.tokens import ArrivingIds
+from ..model.tokens import IncrementalTokenizer
 from ..text.duration import held_frames
 from ..text.normalize import SpokenText
 from ..voice.prompt import Prompt, check_context
@@ -134,7 +134,7 @@ class TokenFeed(TextFeed):
     def __init__(self, *given: Any):
         super().__init__(*given)
         self._holds_end = self._parts.model.profile.hold_end
-        self._ids = ArrivingIds(self._parts.model.texts)
+        self._ids = IncrementalTokenizer(self._parts.model.texts)
         self._said = ""  # the text so far
         self._piece: Piece | None = None
         self._guard: Guard | None = None

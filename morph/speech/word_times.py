@@ -7,7 +7,7 @@ import numpy as np
 from ...postprocess.ends import MARGIN_S, quiet_spans
 from ..decode.decoded import Decoded
 from ..model.model import Model
-from ..model.tokens import TextIds
+from ..model.tokens import TextTokenizer
 from ..options import IGNORE, GenerateOptions
 from ..words.guard import WordFault, WordGuard, said_tokens
 from ..words.head import no_word_times
@@ -53,7 +53,7 @@ def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
     return line.words()
 
 
-def _traced_piece(texts: TextIds, spoken: Spoken, span: PieceSpan, trace: Trace) -> TracedPiece:
+def _traced_piece(texts: TextTokenizer, spoken: Spoken, span: PieceSpan, trace: Trace) -> TracedPiece:
     """Return a piece with its quiet times, in seconds from its first frame at decoding speed."""
     rate, speed = spoken.sample_rate, spoken.speed
     cut_s = span.trimmed / rate

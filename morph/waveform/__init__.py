@@ -1,1 +1,1 @@
-"""The codec engine: rows of many lines, decoded together."""
+"""The batch codec: codes of many lines to waveforms, offline or streamed."""

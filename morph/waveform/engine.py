@@ -48,13 +48,13 @@ SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
 
 
 class BatchCodec:
-    """Decodes the codes of many lines together with one model's codec. Not thread-safe.
+    """One model's codec for the codes of many lines together. Not thread-safe.
 
-    If a kernel fails, torch's own operations replace it, with one warning; ``fallback`` says why, or is None.
+    If a kernel fails, torch operations replace it, with one warning; ``fallback`` has the reason.
 
     The buffers of the longest row so far are kept until ``free``; call it before the model leaves its device.
-    Rows run on a stream of their own, behind the current stream's work so far, and beside its later work: frames, which
-    are bound by memory and launches while rows are bound by the tensor cores.
+    Rows run on a stream of their own, after the current stream's work so far and concurrently with its later work:
+    frames are bound by memory and launches, rows by the tensor cores.
 
     Args:
         ops: operations of SnakeBeta and the residual units; None chooses for the device.
@@ -62,10 +62,10 @@ class BatchCodec:
     """
 
     def __init__(self, model: Model, ops: TorchOps | None = None, captures: CaptureStream | None = None):
-        # Not the model itself: it must be freed as soon as its last user releases it.
+        # No reference to the model: it must be freed when its last user releases it.
         self.codec = model.codec
         self._samples_per_frame = model.samples_per_frame
-        self._ops, self.ops = ops, TorchOps()  # the ones asked for; those in use, chosen by ``look_up``
+        self._ops, self.ops = ops, TorchOps()  # those requested; those in use, chosen by ``look_up``
         self.fallback: Fallback | None = None
         self._captures, self._own = captures or CaptureStream(), CaptureStream()
         self._replays: CapturedGraphs | None = None
@@ -77,7 +77,7 @@ class BatchCodec:
     def free(self) -> None:
         """Release graphs, buffers and views of the weights; the next decoding creates them again."""
         if self._weights is not None and self._weights.codebooks.is_cuda:
-            # Rows may be in flight, of lines that nobody waits for any more.
+            # Rows of abandoned lines may still be in flight.
             self._own.on(self._weights.codebooks.device).synchronize()
         if self._replays is not None:
             self._replays.forget()
@@ -126,15 +126,14 @@ class BatchCodec:
             waves[chunk.line][chunk.start * per_frame :][: len(own)] = own
 
     def _try(self, weights: CodecWeights, plan: torch.Tensor) -> SamplesInFlight:
-        """Start a row; if a kernel fails, use torch's own operations from then on, with one warning."""
+        """Start a row; if a kernel fails, use torch operations from then on, with one warning."""
         with self._beside(weights.codebooks.device):
             try:
                 return self._start(weights, plan)
             except torch.cuda.OutOfMemoryError:
                 raise
-            except (
-                Exception
-            ) as error:  # too little shared memory, for example; Triton's own types, which vary by version
+            # Too little shared memory, for example; Triton's own types, which vary by version.
+            except Exception as error:
                 self.replace_ops(error)
                 if self._replays is not None:
                     self._replays.forget()
@@ -148,7 +147,7 @@ class BatchCodec:
         return torch.cuda.stream(stream)
 
     def replace_ops(self, error: Exception) -> TorchOps:
-        """Return torch's own operations, used from now on as a kernel failed; raise the error if they did."""
+        """Switch to torch operations after a kernel failed, and return them; raise ``error`` if they are in use."""
         if type(self.ops) is TorchOps:
             raise error
         self._use_torch(first_line(error))
@@ -194,7 +193,7 @@ class BatchCodec:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Plan to capture rows of all lengths if possible, so that no line waits for it."""
+        """Plan to capture rows of all lengths, if possible, so that no line waits for it."""
         weights = self.look_up()
         codes = torch.zeros(CHUNK_FRAMES, len(weights.offsets), dtype=torch.int64)
         with torch.cuda.device_of(weights.codebooks):
@@ -217,7 +216,7 @@ class BatchCodec:
         return self.ops
 
     def look_up(self) -> CodecWeights:
-        """Return the weights' views, and release graphs if addresses have changed."""
+        """Return views of the weights; release graphs if the weights have moved."""
         decoder = self.codec.decoder
         if self._weights is None or self._where is None or not self._where.unchanged():
             self.free()

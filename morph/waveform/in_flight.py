@@ -1,4 +1,4 @@
-"""Waveforms that a device computes while the host goes on."""
+"""Waveforms that a device computes while the host continues."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch
 
 from ..codec.packing import PackedChunk
 
-MOST_ROWS = 8  # that the device has at a time, a tenth of a second's work: 16 MB of pinned memory for each
+MOST_ROWS = 8  # in flight, a tenth of a second's work: 16 MB of pinned memory each
 
 Row: TypeAlias = "Sequence[PackedChunk]"
 
 
 class InFlight:
-    """Waveforms of lines, complete here, which a device may still compute. Each is taken once, by the line's index."""
+    """Waveforms of lines by index; in subclasses a device may still compute them. Each can be taken once."""
 
     def __init__(self, waves: Sequence[np.ndarray]):
         self._waves = dict(enumerate(waves))
@@ -46,13 +46,13 @@ def take_all(made: InFlight) -> list[np.ndarray]:
 
 
 class RowsInFlight(InFlight):
-    """Lines whose rows are launched on a device, MOST_ROWS at a time.
+    """Waveforms of rows that are launched on a device, with at most MOST_ROWS in flight.
 
-    A thread, which ends with this object, copies the samples: for a row this takes longer than a frame of 64 lines, as
-    the memory is fresh, and it needs no Python.
+    A thread, which ends with this object, copies the samples, without the GIL: into fresh memory a row takes longer
+    than a frame of 64 lines.
 
     Args:
-        lines: how many; one without a chunk in a row is complete at once.
+        lines: how many; one without a chunk in a row is complete from the start.
         start: launches a row.
         unpack: copies a row's samples to the lines' waveforms.
         finish: returns a line's complete waveform.
@@ -95,7 +95,7 @@ class RowsInFlight(InFlight):
             self._launched.append((row, self._start(row)))
 
     def _copy(self) -> None:
-        """Copy the samples of the first row, which the device has computed or computes now."""
+        """Copy the samples of the oldest launched row."""
         row, samples = self._launched.popleft()
         self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait()[0])))
         self._launch()
@@ -110,7 +110,7 @@ class RowsInFlight(InFlight):
 
 
 class SamplesInFlight:
-    """Tensors being copied from the device, behind its work so far."""
+    """Tensors that are copied from the device once its work so far is done."""
 
     def __init__(self, *tensors: torch.Tensor):
         # torch uses pinned memory for a non-blocking copy.

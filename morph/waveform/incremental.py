@@ -1,4 +1,4 @@
-"""Many lines decoded step by step in one row of fixed length, by the functions and kernels of offline lines.
+"""Decode many streamed lines step by step in one row of fixed length, with the kernels of offline lines.
 
 A step takes up to ``STEP_FRAMES`` new frames of each line. The transformer runs over them with the keys and values of
 its window. The convolutions run again over the transformer's last ``CONTEXT`` outputs that they depend on, and the new
@@ -126,8 +126,8 @@ def decode_step(
 def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, ops: TorchOps) -> torch.Tensor:
     """Run the transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
 
-    A position's slot in the ring does not depend on the steps, so neither does the order of attention's sums. Frames
-    beyond a line's count overwrite slots of positions that no query sees any more; the next step overwrites them again.
+    A position's slot in the ring does not depend on the steps, and so neither does the order of attention's sums.
+    Frames beyond a line's count overwrite slots that no query sees any more; the next step overwrites them again.
     """
     new, slots = x.shape[1], states.keys.shape[3]
     queries = states.positions[:, None] + torch.arange(new, device=x.device)
@@ -145,7 +145,7 @@ def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, op
         heads, kv_heads = transformer.heads, transformer.kv_heads
         qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
         rings = Rings(states.keys[:, index], states.values[:, index], at)
-        query = ops.turn_into(qkv, angles, rings).transpose(1, 2)
+        query = ops.rotate_into(qkv, angles, rings).transpose(1, 2)
         keys, values = (
             ring.repeat_interleave(heads // kv_heads, dim=1) if heads > kv_heads else ring
             for ring in (rings.keys, rings.values)
@@ -165,7 +165,7 @@ def _last(x: torch.Tensor, counts: torch.Tensor, length: int) -> torch.Tensor:
 
 
 class RowStream:
-    """Lines that share a row, each at an index of it, which ``start`` can reuse. Not thread-safe.
+    """Streamed lines that share a row, each at an index that ``start`` can reuse. Not thread-safe.
 
     Chunks follow ``packing.cut_chunks``, as for offline lines: at frames 300, 600, ... a line starts again from the 25
     frames before.
@@ -192,34 +192,34 @@ class RowStream:
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
         self._recent = [_no_codes(weights)] * lines
-        self._ahead: dict[int, SamplesInFlight] = {}  # a frame's samples and its codes
-        self._took: dict[int, float] = {}  # seconds of a step, by its size
+        self._ahead: dict[int, SamplesInFlight] = {}  # samples and codes of a frame
+        self._step_seconds: dict[int, float] = {}  # by size
 
     @property
     def lines(self) -> int:
         return len(self._frames)
 
     @torch.inference_mode()
-    def start(self, line: int, warm: Warm | None = None) -> None:
+    def start(self, line: int, snapshot: CodecSnapshot | None = None) -> None:
         """Begin a line at this index: at its start, after an ICL voice's reference, or where it was paused."""
         self._ahead.pop(line, None)
-        if warm is None:
+        if snapshot is None:
             self._states.clear(line)
             self._frames[line], self._recent[line] = 0, _no_codes(self._weights)
         else:
-            self._states.put(line, warm.state)
-            self._frames[line], self._recent[line] = warm.frames, warm.recent
+            self._states.put(line, snapshot.state)
+            self._frames[line], self._recent[line] = snapshot.frames, snapshot.recent
 
     @torch.inference_mode()
-    def feed(self, line: int, warm: Warm | None, reference: torch.Tensor) -> Warm:
+    def feed(self, line: int, snapshot: CodecSnapshot | None, reference: torch.Tensor) -> CodecSnapshot:
         """Return the state after the next frames of an ICL voice's ``reference`` ``[R, groups]``, in a chunk's time.
 
-        ``line`` is a free index; ``warm`` the last call's state, None for the first. With ``frames`` = R every line of
-        the voice can begin with the state.
+        ``line`` is a free index, ``snapshot`` the last call's result or None. Once ``frames`` is R, every line of the
+        voice can begin with the result.
         """
-        self.start(line, warm)
+        self.start(line, snapshot)
         codes = _on_host(reference)
-        begin = first_needed(len(codes)) if warm is None else warm.frames
+        begin = first_needed(len(codes)) if snapshot is None else snapshot.frames
         end = min(begin + PART_FRAMES, len(codes))
         for first in range(begin, end, STEP_FRAMES):
             self._step(self._put({line: codes[first : min(first + STEP_FRAMES, end)]}), wanted=False)
@@ -227,14 +227,14 @@ class RowStream:
         return self.pause(line)
 
     @torch.inference_mode()
-    def pause(self, line: int) -> Warm:
+    def pause(self, line: int) -> CodecSnapshot:
         """Return a copy of a line's state, from which ``start`` continues it at any index.
 
-        Raises ValueError if a frame was begun ahead and not taken.
+        Raises ValueError if a frame was begun ahead and was not taken.
         """
         if line in self._ahead:
             raise ValueError(f"the line at {line} has a frame that was begun ahead: take it first")
-        return Warm(self._states.take(line), self._frames[line], self._recent[line])
+        return CodecSnapshot(self._states.take(line), self._frames[line], self._recent[line])
 
     @torch.inference_mode()
     def begin_ahead(self, line: int, codes: torch.Tensor) -> bool:
@@ -247,7 +247,7 @@ class RowStream:
             return False
         inputs = self._inputs[: self._size(1)]
         inputs.zero_()
-        # What numbers that are not finite lead to may be no codes: the host will notice, but must not fault before.
+        # NaN logits may give codes outside the codebook: the host will raise, but no kernel may fault before.
         torch.clamp(codes, 0, self._largest_code, out=inputs[0, 0, :-1])
         inputs[0, 0, -1].fill_(1)  # an assignment would wait for the device
         inputs[0, 1, -1].fill_(line)
@@ -281,9 +281,9 @@ class RowStream:
 
     @torch.inference_mode()
     def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
-        """Launch the decoding of lines' next codes ``[n, groups]``, any n; others may be launched meanwhile.
+        """Launch the decoding of lines' next codes ``[n, groups]``, any n, without special codes such as EOS.
 
-        None was begun ahead. No special codes: EOS is not in the codebook.
+        No frame of these lines was begun ahead. Launches may overlap.
         """
         waiting = {line: deque(self._cut(line, _on_host(part))) for line, part in codes.items()}
         made = StepsInFlight(list(codes), self._weights.samples_per_frame)
@@ -325,7 +325,7 @@ class RowStream:
         places = {line: row for row, line in enumerate(rows)}
         shape = (size, *self._inputs.shape[1:])
         inputs = torch.zeros(shape, dtype=torch.int64, pin_memory=self._inputs.is_cuda)
-        written = inputs.numpy()  # an assignment to a tensor takes several times as long
+        written = inputs.numpy()  # assigning to a tensor takes several times as long
         written[:, 1, -1] = rows
         for line, part in parts.items():
             written[places[line], : len(part), :-1] = part
@@ -355,15 +355,15 @@ class RowStream:
         decode_step(self._weights, self._states.gather(lines), inputs[:, :, :-1], inputs[:, 0, -1], ops)
 
     def _take_pinned(self) -> None:
-        """Let torch hold pinned memory for the samples of all steps: asking the driver for more stops the device."""
+        """Let torch cache pinned memory for the samples of all steps: allocating more later stalls the device."""
         samples, most = self._samples.view(-1), self.lines * STEP_FRAMES
         frames = {next_power_of_2(count) for count in range(1, most + 1)}
         held = [
-            _to_come(samples[: min(count, most) * (len(samples) // most)])
+            _copy_async(samples[: min(count, most) * (len(samples) // most)])
             for count in frames
             for _ in range(2)
         ]
-        del held  # together: a block that is free again would be given out twice
+        del held  # only now: a freed block would be allocated twice
 
     @torch.inference_mode()
     def step_s(self, lines: int) -> float | None:
@@ -371,15 +371,15 @@ class RowStream:
         if not self._inputs.is_cuda:
             return None
         size = self._size(lines)
-        if size not in self._took:
+        if size not in self._step_seconds:
             self._capture(size)
             began, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             began.record()
             self._step(self._put({}, size))
             done.record()
             done.synchronize()
-            self._took[size] = began.elapsed_time(done) / 1000
-        return self._took[size]
+            self._step_seconds[size] = began.elapsed_time(done) / 1000
+        return self._step_seconds[size]
 
     def _capture(self, size: int) -> None:
         if self._graphs is not None:
@@ -388,7 +388,7 @@ class RowStream:
                 self._graphs.prepare(("skip", size), lambda: self._step(self._put({}, size), wanted=False))
 
     def _size(self, lines: int) -> int:
-        """Return how many lines a step has if so many have frames."""
+        """Return the batch size of a step in which this many lines have frames."""
         return min(next_power_of_2(lines), self.lines)
 
     def _step(self, rows: Mapping[int, int], wanted: bool = True) -> None:
@@ -403,7 +403,7 @@ class RowStream:
         except Exception as error:  # Triton's own types, which vary by version
             if self._replace_ops is None:
                 raise
-            # The states are advanced last, and what is in the rings by then is written again.
+            # The states are advanced last, and the rings' slots are written again.
             self._ops = self._replace_ops(error)
             self._replace_ops = None
             if self._graphs is not None:
@@ -424,7 +424,7 @@ class RowStream:
                 self._states.scatter(lines, states)
 
         if self._graphs is None or not (wanted or size == 1):
-            step()  # rare, and short: not worth a graph of every size
+            step()  # rare and short: not worth a graph for every size
         else:
             self._graphs.run(("step" if wanted else "skip", size), step)
 
@@ -445,7 +445,7 @@ def _cut_frames(done: int, frames: int) -> Iterator[tuple[int, bool]]:
 
 
 class StepsInFlight:
-    """Steps on the device, and their samples on the way to the CPU."""
+    """Steps that run on the device, and copies of their samples to the CPU."""
 
     def __init__(self, lines: Sequence[int], samples_per_frame: int):
         self._lines, self._samples_per_frame = lines, samples_per_frame
@@ -460,14 +460,14 @@ class StepsInFlight:
             self._began.record()
 
     def add(self, samples: torch.Tensor, places: dict[int, tuple[int, _Part]]) -> None:
-        """Copy the samples of the last step, in one copy for all lines: the next step overwrites them.
+        """Launch one copy of the last step's samples: the next step overwrites them.
 
         ``places``: each line's index in it and its part.
         """
         if places:
             rows = 1 + max(row for row, _ in places.values())
             frames = max(len(part.codes) for _, part in places.values())
-            self._steps.append((_to_come(samples[:rows, : frames * self._samples_per_frame]), places))
+            self._steps.append((_copy_async(samples[:rows, : frames * self._samples_per_frame]), places))
 
     def end(self) -> None:
         """Stop the clock."""
@@ -499,12 +499,12 @@ class StepsInFlight:
 
 
 def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a copy of one line's samples: pinned memory is scarce, and shared by the lines of a step."""
+    # Always a copy: pinned memory is scarce, and shared by the lines of a step.
     return parts[0].copy() if len(parts) == 1 else np.concatenate([np.zeros(0, dtype=np.float32), *parts])
 
 
 @dataclass(frozen=True)
-class Warm:
+class CodecSnapshot:
     """The state of a line after ``frames`` frames, the last 25 of them in ``recent``."""
 
     state: LineStates
@@ -514,14 +514,14 @@ class Warm:
 
 @dataclass(frozen=True)
 class _Part:
-    """Frames of one step; those of a left context are not ``wanted``."""
+    """Frames of one step; samples of a left context are not ``wanted``."""
 
     codes: np.ndarray
     wanted: bool = True
     restarts: bool = False
 
 
-def _to_come(part: torch.Tensor) -> torch.Tensor:
+def _copy_async(part: torch.Tensor) -> torch.Tensor:
     copy = torch.empty(part.shape, dtype=part.dtype, pin_memory=part.is_cuda)
     return copy.copy_(part, non_blocking=True)
 

@@ -1,4 +1,4 @@
-"""The codec of a stream: lines' samples as their codes are made, one line at a time or in a shared row."""
+"""Decode streamed lines as their codes arrive, line by line or in a shared row."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,17 +14,17 @@ from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.lru_cache import LruCache
 from .engine import BatchCodec
 from .in_flight import SamplesInFlight
-from .incremental import RowStream, StepsInFlight, Warm, count_steps
+from .incremental import CodecSnapshot, RowStream, StepsInFlight, count_steps
 
 KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
 
 
 class References(LruCache[int, tuple[torch.Tensor, Any]]):
-    """The codec's states after references: the most recently used ones are kept.
+    """An LRU cache of the codec's states after ICL references.
 
-    A reference is known by its tensor's identity: a voice keeps its codes for as long as it lives, and so does this
-    cache, so that the id stays unique. A state's ``frames`` counts the reference's frames before it.
+    A reference is identified by its tensor's id, which stays unique because the cache keeps the tensor. A state's
+    ``frames`` counts the reference's frames before it.
     """
 
     def missing(self, reference: torch.Tensor) -> int:
@@ -48,19 +48,19 @@ class References(LruCache[int, tuple[torch.Tensor, Any]]):
 
 
 class WavesInFlight:
-    """Samples in the order of their launches; complete here, but the device may still compute them."""
+    """Samples of lines by line; in subclasses the device may still compute them."""
 
     def __init__(self, waves: dict[int, np.ndarray]):
         self.waves = waves
 
     @property
     def is_ready(self) -> bool:
-        """Whether ``wait`` returns at once."""
+        """Whether ``wait`` returns immediately."""
         return True
 
     @property
     def seconds(self) -> float | None:
-        """The device's time for them, after ``wait``; None if only the caller's clock tells."""
+        """The device's time for them, after ``wait``; None if it was not measured."""
         return None
 
     def wait(self) -> dict[int, np.ndarray]:
@@ -69,17 +69,19 @@ class WavesInFlight:
 
 
 class LineCodec(ABC):
-    """Decodes the codes of lines step by step; the caller numbers the lines. Not thread-safe.
+    """The base of streaming codecs: decode lines, numbered by the caller, step by step. Not thread-safe.
 
-    A line begins once the reference of its voice is decoded. Here nothing is prepared, and every line takes one step.
+    A line begins once the reference of its voice is decoded. By default nothing is prepared, and every chunk is a step.
     """
 
     def __init__(self, references: References):
         self._references = references
-        self._behind: dict[int, torch.Tensor] = {}  # references of lines that wait for the state after them
+        self._behind: dict[
+            int, torch.Tensor
+        ] = {}  # references of lines, until the state after them is decoded
 
     def prepare(self) -> None:  # noqa: B027 - nothing to prepare, by default
-        """Capture and measure once, so that no line waits for it later."""
+        """Capture and measure, so that no line waits for it later."""
 
     def step_s(self, lines: int) -> float | None:
         """Return the device's seconds for a chunk of each of ``lines``; None if unknown."""
@@ -114,7 +116,7 @@ class LineCodec(ABC):
         Missing frames of a reference are decoded before.
         """
 
-    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:  # noqa: B027 - the host goes first, by default
+    def begin_ahead(self, line: int, codes: torch.Tensor) -> None:  # noqa: B027 - not by default
         """Launch a line's next frame, ``[groups]`` on the device, before the host knows its codes, if possible.
 
         ``launch`` gets these codes next.
@@ -129,21 +131,21 @@ class LineCodec(ABC):
             self._take_state(line)
 
     def _take_state(self, line: int) -> None:
-        """Give a line the state after its reference; missing frames are decoded."""
+        """Begin a line with the state after its reference, whose missing frames are decoded."""
         if (reference := self._behind.pop(line, None)) is not None:
             self._start(line, self._references.after(reference, self._feed))
 
     @abstractmethod
     def _start(self, line: int, state: Any) -> None:
-        """Begin a line with a state; None: it has no reference."""
+        """Begin a line with a state, or without a reference."""
 
     @abstractmethod
     def _feed(self, state: Any, reference: torch.Tensor) -> Any:
-        """Return the state after some more frames of a reference; ``state`` None: at its first."""
+        """Return the state after some more frames of a reference; ``state`` None: from its first."""
 
 
 class SingleLines(LineCodec):
-    """A ``LineCodec`` that decodes one line at a time, with upstream's arithmetic."""
+    """A ``LineCodec`` that decodes line by line, with upstream's arithmetic."""
 
     def __init__(self, model: Model, references: References):
         super().__init__(references)
@@ -159,7 +161,7 @@ class SingleLines(LineCodec):
         return state
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        """Decode at once: the host waits."""
+        """Decode while the host waits."""
         for line in codes:
             self._take_state(line)
         return WavesInFlight(
@@ -179,7 +181,7 @@ class SharedRow(LineCodec):
         self._row = row
         self._holders: list[int | None] = [None] * row.lines
         self._indices: dict[int, int] = {}  # of the lines among them
-        self._paused: dict[int, Warm | None] = {}
+        self._paused: dict[int, CodecSnapshot | None] = {}
         self._early: dict[int, np.ndarray] = {}  # samples that were begun ahead, of paused lines
 
     def prepare(self) -> None:
@@ -193,10 +195,10 @@ class SharedRow(LineCodec):
             return self._row.steps(index, frames)
         if (reference := self._behind.get(line)) is not None:
             return count_steps(len(reference), frames)
-        warm = self._paused.get(line)
-        return count_steps(0 if warm is None else warm.frames, frames)
+        snapshot = self._paused.get(line)
+        return count_steps(0 if snapshot is None else snapshot.frames, frames)
 
-    def _start(self, line: int, state: Warm | None) -> None:
+    def _start(self, line: int, state: CodecSnapshot | None) -> None:
         self._paused[line] = state
 
     def _take_kept(self, line: int) -> None:
@@ -204,8 +206,8 @@ class SharedRow(LineCodec):
         if line in self._paused and len(self._indices) < len(self._holders):
             self._index(line, [])
 
-    def _feed(self, warm: Warm | None, reference: torch.Tensor) -> Warm:
-        return self._row.feed(self._free_index([]), warm, reference)
+    def _feed(self, snapshot: CodecSnapshot | None, reference: torch.Tensor) -> CodecSnapshot:
+        return self._row.feed(self._free_index([]), snapshot, reference)
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
         if (index := self._indices.get(line)) is not None:
@@ -231,7 +233,7 @@ class SharedRow(LineCodec):
         return None if index is None or not len(codes) else self._row.claim_ahead(index, codes[0])
 
     def _launch(self, codes: Mapping[int, torch.Tensor]) -> Iterator[tuple[dict[int, int], StepsInFlight]]:
-        """Launch the steps of as many lines at a time as there are indices; yield lines by index, and the steps."""
+        """Launch the lines' steps in batches of the row's size; yield the lines by index, and the steps."""
         lines = list(codes)
         for begin in range(0, len(lines), self._row.lines):
             now = lines[begin : begin + self._row.lines]
@@ -302,7 +304,7 @@ class _Shared(WavesInFlight):
 
 
 class StreamCodecs:
-    """The codecs of one model's streams, and the states of ICL voices between streams."""
+    """The streaming codecs of one model, and the cached states of ICL voices."""
 
     def __init__(self, captures: CaptureStream):
         self._captures = captures

@@ -23,7 +23,7 @@ LOOKED_AT, AND_MORE = 4, 400
 class LiveWords:
     """Finds the words of one line, frame by frame; its text may grow.
 
-    ``spans`` returns the characters of each token of a piece's text (``TextIds.spans``), ``find_readings`` the
+    ``spans`` returns the characters of each token of a piece's text (``TextTokenizer.spans``), ``find_readings`` the
     readings of the text.
     """
 

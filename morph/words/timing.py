@@ -48,7 +48,7 @@ class PiecePath:
     """A piece of a line, and the path of its speech through its text."""
 
     text: str
-    tokens: tuple[tuple[int, int], ...]  # the characters of each token (TextIds.spans)
+    tokens: tuple[tuple[int, int], ...]  # the characters of each token (TextTokenizer.spans)
     path: tuple[int, ...]  # token of each frame; never goes back; -1 before the first
     start_s: float = 0.0  # first frame's time in the line's sound; below 0 if silence was cut
     quiet: tuple[Times, ...] = ()  # intervals in order, in seconds from its first frame

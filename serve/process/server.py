@@ -119,10 +119,10 @@ def run_server(options: ServerOptions) -> None:
 
 
 def _run_server(options: ServerOptions) -> None:
-    from ...morph.kernels.wake import wake
+    from ...morph.kernels.preload import preload
 
     for name in options.all_devices:  # what GPUs need is loaded beside imports and the weights
-        threading.Thread(target=wake, args=(name,), name="speech warm-up", daemon=True).start()
+        threading.Thread(target=preload, args=(name,), name="speech warm-up", daemon=True).start()
     lines = (rows_of(options) + options.waiting) * len(options.all_devices)
     with bind(options.access.host, options.port) as bound:  # before the model is loaded
         app = make_app(options)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream
-from qwen3_tts_morph.morph.waveform.incremental import RowStream, Warm
+from qwen3_tts_morph.morph.waveform.incremental import CodecSnapshot, RowStream
 
 FRAME = 1920
 # The random codec amplifies rounding: against float64, both upstream's float32 and ours have 89-90 dB.
@@ -45,9 +45,11 @@ def note_references(monkeypatch: pytest.MonkeyPatch) -> list[type]:
         begun.extend([CodecStream] if state.frames == 0 else [])
         feed_line(codec, state, reference)
 
-    def note_row(row: RowStream, line: int, warm: Warm | None, reference: torch.Tensor) -> Warm:
-        begun.extend([RowStream] if warm is None else [])
-        return feed_row(row, line, warm, reference)
+    def note_row(
+        row: RowStream, line: int, snapshot: CodecSnapshot | None, reference: torch.Tensor
+    ) -> CodecSnapshot:
+        begun.extend([RowStream] if snapshot is None else [])
+        return feed_row(row, line, snapshot, reference)
 
     monkeypatch.setattr(CodecStream, "feed", note_line)
     monkeypatch.setattr(RowStream, "feed", note_row)

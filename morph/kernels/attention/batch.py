@@ -1,7 +1,7 @@
 """Attention of one new position in each of many lines: no context is split, as there are enough programs.
 
-What counts is bytes in flight and few instructions per byte. The lanes that read one position at once form part of a
-warp; each part keeps a running softmax over its own positions in registers, starting from the new position. The next
+The goal is many bytes in flight and few instructions per byte. The lanes that read one position together form part of
+a warp; each part keeps a running softmax over its own positions in registers, starting from the new position. The next
 positions are loaded before the current ones are multiplied, the first before the wait. The softmaxes are combined
 once, at the end. ``heads.py`` has the register layout.
 """
@@ -18,12 +18,12 @@ from .heads import (
     group_columns,
     head_columns,
     highest,
-    load_turn,
+    load_rotation,
     once,
     positions_of,
     query_heads,
+    rotated_heads,
     sum_positions,
-    turned,
 )
 
 
@@ -97,16 +97,16 @@ def attend_batch(
     WIDTH: tl.constexpr = D * dtype.primitive_bitwidth // 32  # words per position
     words = head_columns(WARPS, WIDTH, COPIES)
     old_keys, old_values = _words(cache_keys), _words(cache_values)
-    # Before the wait: the first positions, and what RMSNorm and RoPE multiply with.
+    # Before the wait: the first positions, and the factors of RMSNorm and RoPE.
     keys, values = _load_before(old_keys, old_values, index, words, start, WIDTH)
     grouped = group_columns(columns, GROUP)
-    query_turn = load_turn(gains, cos, sin, start, grouped, LOG2_E * D**-0.5, D)
-    key_turn = load_turn(gains + D, cos, sin, start, columns, 1.0, D)
+    query_rotation = load_rotation(gains, cos, sin, start, grouped, LOG2_E * D**-0.5, D)
+    key_rotation = load_rotation(gains + D, cos, sin, start, columns, 1.0, D)
     wait_for_inputs(PDL)  # for qkv
     qkv += line * (HEADS + 2 * KV_HEADS) * D
-    key = turned(qkv + (HEADS + head) * D, key_turn, columns, eps, D).to(dtype)
+    key = rotated_heads(qkv + (HEADS + head) * D, key_rotation, columns, eps, D).to(dtype)
     value = tl.load(qkv + (HEADS + KV_HEADS + head) * D + columns).to(dtype)
-    queries = turned(query_heads(qkv + head * GROUP * D, GROUP, D), query_turn, grouped, eps, D)
+    queries = rotated_heads(query_heads(qkv + head * GROUP * D, GROUP, D), query_rotation, grouped, eps, D)
     first_copy = once(columns, WARPS, D, COPIES)
     tl.store(cache_keys + start * D + columns, key, mask=first_copy)
     tl.store(cache_values + start * D + columns, value, mask=first_copy)

@@ -48,7 +48,7 @@ def once(columns, WARPS: tl.constexpr, D: tl.constexpr, COPIES: tl.constexpr = 2
 
 
 @triton.jit
-def load_turn(gain, cos, sin, position, columns, scale, D: tl.constexpr):
+def load_rotation(gain, cos, sin, position, columns, scale, D: tl.constexpr):
     """Load RMSNorm's weight times RoPE's factors at a position: for a column itself, and for its partner."""
     # The first half of the sines is negated (``layers.Angles``), so RoPE adds the partner without a sign.
     across = (columns + D // 2) % D
@@ -58,12 +58,12 @@ def load_turn(gain, cos, sin, position, columns, scale, D: tl.constexpr):
 
 
 @triton.jit
-def turned(vectors, turn, columns, eps, D: tl.constexpr):
+def rotated_heads(vectors, rotation, columns, eps, D: tl.constexpr):
     """Return the heads at ``vectors`` after RMSNorm and RoPE, float32 ``[COPIES, WARPS, 1, heads, D]``."""
     values = tl.load(vectors + columns).to(tl.float32)
     across = tl.load(vectors + (columns + D // 2) % D).to(tl.float32)
     scale = tl.rsqrt(tl.sum(values * values, axis=4, keep_dims=True) * (1.0 / D) + eps)
-    return (values * turn[0] + across * turn[1]) * scale
+    return (values * rotation[0] + across * rotation[1]) * scale
 
 
 @triton.jit

@@ -1,8 +1,8 @@
 """Attention of one line and its output projection: most kernels of a single line's frame.
 
-A chain of short kernels is as fast as what each does after its wait, so old keys and values, norm weights and angles
-are loaded before it, and new keys and values are inserted in registers. Two queries are multiplied on the CUDA cores:
-tensor cores would pad them to sixteen.
+A chain of short kernels is as fast as the work that each does after its wait, so old keys and values, norm weights
+and angles are loaded before it, and new keys and values are inserted in registers. Two queries are multiplied on the
+CUDA cores: tensor cores would pad them to sixteen.
 
 For a frame's short context, every program of the output projection recomputes its attention (``attend_o_proj``),
 which is cheaper than another launch. A long context is split (``attend_line``), and ``combine_o_proj`` combines the
@@ -23,12 +23,12 @@ from .heads import (
     group_columns,
     head_columns,
     highest,
-    load_turn,
+    load_rotation,
     once,
     positions_of,
     query_heads,
+    rotated_heads,
     sum_positions,
-    turned,
 )
 
 
@@ -61,12 +61,12 @@ def attend_line(
     keys = tl.load(cache_keys + index * D + columns, mask=index < start, other=0.0)
     values = tl.load(cache_values + index * D + columns, mask=index < start, other=0.0)
     grouped = group_columns(columns, GROUP)
-    query_turn = load_turn(gains, cos, sin, start, grouped, LOG2_E * D**-0.5, D)
-    key_turn = load_turn(gains + D, cos, sin, start, columns, 1.0, D)
+    query_rotation = load_rotation(gains, cos, sin, start, grouped, LOG2_E * D**-0.5, D)
+    key_rotation = load_rotation(gains + D, cos, sin, start, columns, 1.0, D)
     wait_for_inputs(PDL)  # for qkv
-    key = turned(qkv + (HEADS + head) * D, key_turn, columns, eps, D).to(keys.dtype)
+    key = rotated_heads(qkv + (HEADS + head) * D, key_rotation, columns, eps, D).to(keys.dtype)
     value = tl.load(qkv + (HEADS + KV_HEADS + head) * D + columns).to(values.dtype)
-    queries = turned(query_heads(qkv + head * GROUP * D, GROUP, D), query_turn, grouped, eps, D)
+    queries = rotated_heads(query_heads(qkv + head * GROUP * D, GROUP, D), query_rotation, grouped, eps, D)
     # The split that owns the new position writes it to the cache.
     mask = once(columns, WARPS, D) & (start >= first) & (start < first + WARPS * POSITIONS)
     tl.store(cache_keys + start * D + columns, key, mask=mask)
@@ -188,7 +188,7 @@ def attend_o_proj(
     head = tl.program_id(0)
     rows = output_rows(WARPS, ROWS)
     row_mask = rows < N
-    # Before the wait: the program's weights, the old keys and values, and what RMSNorm and RoPE multiply with.
+    # Before the wait: the program's weights, the old keys and values, and the factors of RMSNorm and RoPE.
     tiles = load_tiles(
         weight + head * (GROUP * D // PACK), rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK, EVICT
     )
@@ -203,19 +203,19 @@ def attend_o_proj(
     keys = tl.load(cache_keys + index * D + columns, mask=index < start, other=0.0)
     values = tl.load(cache_values + flat * D + column[:, None], mask=flat < start, other=0.0)
     grouped = group_columns(columns, GROUP)
-    turns = ()
+    rotations = ()
     for step in tl.static_range(T):
-        turns = turns + (load_turn(gains, cos, sin, start + step, grouped, LOG2_E * D**-0.5, D),)
-        turns = turns + (load_turn(gains + D, cos, sin, start + step, columns, 1.0, D),)
+        rotations = rotations + (load_rotation(gains, cos, sin, start + step, grouped, LOG2_E * D**-0.5, D),)
+        rotations = rotations + (load_rotation(gains + D, cos, sin, start + step, columns, 1.0, D),)
     wait_for_inputs(PDL)  # for qkv
     queries = ()
     writes = tl.program_id(1) == 0  # one program per key head writes the cache
     for step in tl.static_range(T):
         vectors = query_heads(qkv + step * QKV + head * GROUP * D, GROUP, D)
-        queries = queries + (turned(vectors, turns[2 * step], grouped, eps, D),)
+        queries = queries + (rotated_heads(vectors, rotations[2 * step], grouped, eps, D),)
         vector = qkv + step * QKV + (HEADS + head) * D
         value = tl.load(vector + KV_HEADS * D + column).to(values.dtype)
-        key = turned(vector, turns[2 * step + 1], columns, eps, D).to(keys.dtype)
+        key = rotated_heads(vector, rotations[2 * step + 1], columns, eps, D).to(keys.dtype)
         offset = (start + step) * D
         tl.store(cache_keys + offset + columns, key, mask=once(columns, WARPS, D) & writes)
         tl.store(cache_values + offset + column, value, mask=(tl.arange(0, GROUP * D) < D) & writes)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from ..pdl import launch_dependents, wait_for_inputs
-from .heads import LOG2_E, group_columns, head_columns, load_turn, query_heads, turned
+from .heads import LOG2_E, group_columns, head_columns, load_rotation, query_heads, rotated_heads
 
 
 @triton.jit
@@ -23,15 +23,15 @@ def attend_pair(
     dtype: tl.constexpr = cache_keys.dtype.element_ty
     columns = head_columns(1, D, 1)
     grouped = group_columns(columns, GROUP)
-    query_turn = load_turn(gains, cos, sin, 1, grouped, LOG2_E * D**-0.5, D)
-    first_turn = load_turn(gains + D, cos, sin, 0, columns, 1.0, D)
-    second_turn = load_turn(gains + D, cos, sin, 1, columns, 1.0, D)
+    query_rotation = load_rotation(gains, cos, sin, 1, grouped, LOG2_E * D**-0.5, D)
+    first_rotation = load_rotation(gains + D, cos, sin, 0, columns, 1.0, D)
+    second_rotation = load_rotation(gains + D, cos, sin, 1, columns, 1.0, D)
     wait_for_inputs(PDL)  # for qkv
     first = qkv + 2 * line.to(tl.int64) * QKV
     second = first + QKV
     vector = (HEADS + head) * D
-    first_key = turned(first + vector, first_turn, columns, eps, D).to(dtype)
-    second_key = turned(second + vector, second_turn, columns, eps, D).to(dtype)
+    first_key = rotated_heads(first + vector, first_rotation, columns, eps, D).to(dtype)
+    second_key = rotated_heads(second + vector, second_rotation, columns, eps, D).to(dtype)
     first_value = tl.load(first + vector + KV_HEADS * D + columns).to(dtype)
     second_value = tl.load(second + vector + KV_HEADS * D + columns).to(dtype)
     place = line.to(tl.int64) * line_stride + head * head_stride + columns
@@ -39,7 +39,7 @@ def attend_pair(
     tl.store(cache_keys + place + D, second_key)
     tl.store(cache_values + place, first_value)
     tl.store(cache_values + place + D, second_value)
-    queries = turned(query_heads(second + head * GROUP * D, GROUP, D), query_turn, grouped, eps, D)
+    queries = rotated_heads(query_heads(second + head * GROUP * D, GROUP, D), query_rotation, grouped, eps, D)
     first_score = tl.sum(queries * first_key.to(tl.float32), axis=4, keep_dims=True)
     second_score = tl.sum(queries * second_key.to(tl.float32), axis=4, keep_dims=True)
     best = tl.maximum(first_score, second_score)

@@ -1,6 +1,6 @@
 """Attention of a short prompt: all positions are new, so the cache is not read and norm and RoPE need no kernel."""
-# Every program norms and turns all keys that it sees (64 positions: 64 KB of keys and values per key head). That
-# costs less than waiting for another kernel.
+# Every program normalizes and rotates all keys that it sees (64 positions: 64 KB of keys and values per key head).
+# That costs less than waiting for another kernel.
 
 from __future__ import annotations
 

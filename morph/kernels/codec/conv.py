@@ -1,7 +1,7 @@
 """The codec's convolutions as kernels: wide ones, a narrow residual unit, the last one; rows are ``[T, C]``.
 
-Causal convolutions are products: taps and input channels are one inner dimension, the weight is ``[out, taps, in]``.
-Their input is already activated: each kernel's epilogue applies the SnakeBeta that the next one reads.
+A causal convolution is a GEMM over taps and input channels as one inner dimension; the weight is ``[out, taps, in]``.
+Its input is already activated: each kernel's epilogue applies the SnakeBeta that the next one reads.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -89,8 +89,8 @@ def _residual_unit(
     The hidden channels never reach global memory. ``active`` and ``conv`` are pointers. With ``narrow_conv`` all
     three are descriptors for the tensor copy engine, which reads zeros outside: of ``active``'s tiles ``[ROWS,
     STEP]``, and the weight's, ``[WIDE, STEP]`` and ``[NARROW, STEP]``. With ``taps_ptr``, the last convolution's
-    weight, float32 ``[LAST, CHANNELS]``, the products of the last SnakeBeta with it are stored instead: float32
-    ``[length, MOST_TAPS]``.
+    weight, float32 ``[LAST, CHANNELS]``, the dot product of the last SnakeBeta with each tap is stored instead:
+    float32 ``[length, MOST_TAPS]``.
     """
     CHANNELS: tl.constexpr = WIDE + NARROW
     STEPS: tl.constexpr = CHANNELS // STEP
@@ -286,7 +286,7 @@ def _describe(
 
 
 def sum_taps(products: torch.Tensor, bias: torch.Tensor, taps: int, launch: Launch = run) -> torch.Tensor:
-    """Convert the last residual unit's products to float32 samples ``[T]``, clipped to -1..1."""
+    """Convert the last residual unit's taps to float32 samples ``[T]``, clipped to -1..1."""
     out = torch.empty(len(products), dtype=torch.float32, device=products.device)
     grid = (triton.cdiv(len(products), SUMMED_ROWS),)
     launch(_sum_taps, grid, products, bias, out, len(products), TAPS=taps, ROWS=SUMMED_ROWS)

@@ -1,4 +1,4 @@
-"""The codec's operations on Triton kernels; the rest runs on torch's."""
+"""The codec's operations in Triton kernels, where they are faster than torch's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..plan import is_hopper
 from ..precompile import Launch, compile_in_parallel, compile_only, run
 from ..rows import add_norm, gate
 from .conv import MOST_TAPS, ConvTile, convolve, last_conv, residual_unit, split_channels, sum_taps
-from .ring import turn_into
+from .ring import rotate_into
 from .snake import activate
 
-# By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. A unit's program holds all channels of a tile;
-# a wide unit's would not fit in registers, so its convolution is a kernel of its own.
+# By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. A unit's program holds all channels of a tile.
+# Those of a wide unit would not fit in registers, so its convolution is a separate kernel.
 TILES = {
     96: ConvTile(rows=64, step=32, warps=4, stages=4),
     192: ConvTile(rows=64, step=64, warps=4, stages=3),
@@ -33,7 +33,7 @@ TMA_TILES = {
 }
 FEWEST_TMA_ROWS = 1 << 16  # positions
 WIDEST_UNIT = 192  # channels
-# Programs of a wide convolution. With fewer, in a step of a line or two, cuDNN runs it: it also splits the sum.
+# Programs of a wide convolution. With fewer, in a step of a line or two, cuDNN is faster: it also splits the sum.
 FEWEST_TILES = 32
 SHARED_BYTES = 99 * 1024  # that a program has on every GPU from capability 8.0 on
 
@@ -72,8 +72,8 @@ class TritonOps(TorchOps):
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         return gate(gate_up, self.launch)
 
-    def turn_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
-        return turn_into(qkv, angles, rings, self.launch)
+    def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
+        return rotate_into(qkv, angles, rings, self.launch)
 
     def activate(
         self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None

@@ -15,7 +15,7 @@ HEADS = 8  # per program
 
 
 @triton.jit
-def turn_into_ring(
+def rotate_into_ring(
     qkv, cos, sin, slots, queries, keys, values, stride, head_stride, length,
     HEADS: tl.constexpr, COUNT: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -35,22 +35,22 @@ def turn_into_ring(
     low = tl.load(source + head * D + column, mask=mask, other=0.0).to(tl.float32)
     high = tl.load(source + head * D + column + D // 2, mask=mask, other=0.0).to(tl.float32)
     angle = row * D + column
-    turned_low = low * tl.load(cos + angle) + high * tl.load(sin + angle)
-    turned_high = high * tl.load(cos + angle + D // 2) + low * tl.load(sin + angle + D // 2)
+    rotated_low = low * tl.load(cos + angle) + high * tl.load(sin + angle)
+    rotated_high = high * tl.load(cos + angle + D // 2) + low * tl.load(sin + angle + D // 2)
     dtype = queries.dtype.element_ty
     is_query, is_key = mask & (head < HEADS), mask & (head >= HEADS)
     out = queries + row * HEADS * D + head * D + column
-    tl.store(out, turned_low.to(dtype), mask=is_query)
-    tl.store(out + D // 2, turned_high.to(dtype), mask=is_query)
+    tl.store(out, rotated_low.to(dtype), mask=is_query)
+    tl.store(out + D // 2, rotated_high.to(dtype), mask=is_query)
     place = row // length * stride + (head - HEADS) * head_stride + tl.load(slots + row) * D + column
-    tl.store(keys + place, turned_low.to(dtype), mask=is_key)
-    tl.store(keys + place + D // 2, turned_high.to(dtype), mask=is_key)
+    tl.store(keys + place, rotated_low.to(dtype), mask=is_key)
+    tl.store(keys + place + D // 2, rotated_high.to(dtype), mask=is_key)
     value = source + (head + COUNT - HEADS) * D + column
     tl.store(values + place, tl.load(value, mask=is_key), mask=is_key)
     tl.store(values + place + D // 2, tl.load(value + D // 2, mask=is_key), mask=is_key)
 
 
-def turn_into(qkv: torch.Tensor, angles: Angles, rings: Rings, launch: Launch = run) -> torch.Tensor:
+def rotate_into(qkv: torch.Tensor, angles: Angles, rings: Rings, launch: Launch = run) -> torch.Tensor:
     qkv, slots = qkv.contiguous(), rings.slots.contiguous()
     lines, new, _, head_dim = qkv.shape
     kv_heads = rings.keys.shape[1]
@@ -59,7 +59,7 @@ def turn_into(qkv: torch.Tensor, angles: Angles, rings: Rings, launch: Launch = 
     cos, sin = angles.cos.contiguous(), angles.sin.contiguous()
     block = min(HEADS, triton.next_power_of_2(count))
     launch(
-        turn_into_ring, (lines * new, triton.cdiv(count, block)), qkv, cos, sin, slots, queries, rings.keys,
+        rotate_into_ring, (lines * new, triton.cdiv(count, block)), qkv, cos, sin, slots, queries, rings.keys,
         rings.values, rings.keys.stride(0), rings.keys.stride(1), new, HEADS=count - kv_heads, COUNT=count,
         D=head_dim, BLOCK=block,
     )  # fmt: skip

@@ -2,9 +2,9 @@
 
 The writer of the residual stream also leaves it multiplied by the next norm's weight, in the model's dtype, and the
 sums of its squares, SUM_WIDTH columns each (``store_scaled``). A GEMM multiplies the former as it is and applies
-RMSNorm's scale to the product, so both operands reach shared memory through the compiler's pipeline, with STAGES
-steps in flight. Before the wait a program only prefetches its weights into the L2 cache (PREFETCH). Products are of
-the model's dtype (float32 models multiply in float32), sums float32.
+RMSNorm's scale to the result, so both operands reach shared memory through the compiler's pipeline, with STAGES
+steps in flight. Before the wait a program only prefetches its weights into the L2 cache (PREFETCH). Operands have the
+model's dtype (float32 models multiply in float32), sums are float32.
 """
 
 from __future__ import annotations

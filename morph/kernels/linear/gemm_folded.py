@@ -3,7 +3,7 @@
 wgmma multiplies at least 64 rows, so the weights are its rows (M) and the activations its columns (N). Most layers
 have too few outputs to give every multiprocessor 64 of them. A program therefore folds the columns of 64 / FOLDS
 outputs: its 64 rows are FOLDS stretches of each output's weights, its columns FOLDS stretches of each activation row.
-All stretches are multiplied with each other; only the matching pairs are kept and added up. The surplus products cost
+All stretches are multiplied with each other; only the matching pairs are kept and added up. The surplus work costs
 nothing, as the tensor cores would idle, and each sum is shorter.
 
 Held (STAGES is the number of steps): all weights are in shared memory before the wait, all activations soon after,

@@ -1,9 +1,9 @@
 """GEMV: one or two rows times a weight matrix, fused with what precedes and follows it in a decoder layer.
 
 It is bound by reading the weights, so a program loads its share into registers before it waits for its input
-(``pdl.py``): memory stays busy while the chain of kernels advances. Before the product come RMSNorm, the sum of
-split-K partials, or an embedding look-up; after it SwiGLU, a bias, or the residual. RMSNorm's scale is applied after
-the product, so that its sum of squares runs in parallel. All sums are float32.
+(``pdl.py``): memory stays busy while the chain of kernels advances. Before the GEMV come RMSNorm, the sum of
+split-K partials, or an embedding look-up; after it SwiGLU, a bias, or the residual. RMSNorm's scale is applied to the
+result, so that its sum of squares runs in parallel. All sums are float32.
 
 A warp has complete weight rows. A tile is ``[WARPS, ROWS, CHUNKS, CHUNK]``, with CHUNK read by a warp in one
 instruction (512 bytes), so sums stay within a thread until one butterfly over the lanes at the end. INT8 weights are
@@ -157,7 +157,7 @@ def gemv(
             if input_copy is not None and tl.program_id(0) == 0:
                 tl.store(input_copy + row * K + column, values, mask=inside)
             if gain is not None:
-                # Where every warp has the complete row, each sums it up for itself: no barrier.
+                # If every warp has the complete row, each computes the sum itself, without a barrier.
                 squares += tl.sum(values * values, axis=0) if SHARED else _sum_segment(values * values)
                 values *= gains[start // SEGMENT].to(tl.float32)
             if SHARED:

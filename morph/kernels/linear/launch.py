@@ -15,11 +15,11 @@ from .gemv import gemv
 from .tiles import GemmShape, GemmTile, GemvShape, gemm_tile, gemv_tile, library_tile, prefetches
 
 REDUCE_BLOCK = 128  # outputs per program of reduce_split_k: one per thread, so all loads are in flight
-WARPS = 4  # per program of the kernels after a product
+WARPS = 4  # per program of the kernels after a GEMM
 
 
 Arguments = dict[str, Any]  # of a kernel
-# Those of a GEMM's epilogue, which ``reduce_split_k`` has too, and of ``gemm`` alone.
+# The arguments of a GEMM's epilogue, shared with ``reduce_split_k``, and those of ``gemm`` alone.
 NO_EPILOGUE: Arguments = dict.fromkeys(("bias", "residual", "next_gain", "next_scaled", "next_squares"))
 PLAIN: Arguments = dict.fromkeys(("scales", "gain", "unscaled", "normed"))
 
@@ -102,7 +102,7 @@ def _launch_gemm(
 
 
 def _library_split(plan: Plan, out: torch.Tensor, projection: Projection) -> GemmTile | None:
-    """Return the tile of our split-K product of many rows that is added to the residual stream; None for cuBLAS."""
+    """Return the tile of our split-K GEMM of many rows that is added to the residual stream; None for cuBLAS."""
     values, scales = split_scales(projection.weight)
     if projection.residual is None or projection.bias is not None or scales is not None:
         return None
@@ -189,7 +189,7 @@ def _gate(plan: Plan, gate_up: torch.Tensor, out: torch.Tensor) -> None:
 
 
 def add_product(plan: Plan, product: torch.Tensor, stream: Residual, projection: Projection) -> None:
-    """Add a product ``[R, H]``, or its split-K partials, to the residual stream, or start it; norm the rows."""
+    """Add a GEMM's result ``[R, H]``, or its split-K partials, to the residual stream, or start it; apply the norm."""
     rows, width = product.shape[-2:]
     launch(
         add_and_norm, (rows,), plan, WARPS, states=None if projection.residual is None else stream.values,

@@ -89,10 +89,10 @@ class GemmShape:
     may_split: bool = True
 
 
-# Of many rows, next to cuBLAS's products (``library_tile``): up to these outputs of all rows, and columns.
+# Tiles of many rows that are faster than cuBLAS (``library_tile``), up to these outputs of all rows, and columns.
 SPLIT_TILE = GemmTile(block_m=64, block_n=64, block_k=64, stages=5, warps=4)
 LARGE_SPLIT_TILE = replace(SPLIT_TILE, block_m=128, warps=8)
-LARGE_SPLIT_WIDTH = 2048  # columns above which it takes over where there are enough programs
+LARGE_SPLIT_WIDTH = 2048  # columns above which it is used if there are enough programs
 MOST_SPLIT_OUTPUTS = 256 * 1024
 WIDEST_SPLIT = 3072
 
@@ -101,7 +101,7 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
     """Return the tile of a GEMM: of ``gemm_folded`` or ``gemm_held`` if they run, else of ``gemm``."""
     if shape.may_hold and plan.gemm_held and shape.itemsize == 2:
         tile = _folded_tile(plan, shape) or _held_tile(plan, shape)
-        if tile is not None and _take_turns(plan, shape, tile):
+        if tile is not None and _exceeds_gpu(plan, shape, tile):
             tile = _streamed_tile(plan, shape) or tile
         if tile is not None:
             return tile
@@ -109,7 +109,7 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
     block_n, split_k = _share(plan, replace(shape, may_split=shape.may_split and block_m > 32), block_m)
     block_k = min(plan.gemm_block_k, max(16, triton.next_power_of_2(shape.width // split_k)))
     if shape.itemsize == 4:
-        block_k = min(block_k, 32)  # float32 products run on the CUDA cores, fully unrolled
+        block_k = min(block_k, 32)  # float32 runs on the CUDA cores, fully unrolled
     column_bytes = (block_m + block_n * (2 if shape.gated else 1)) * shape.itemsize
     while block_k > SMALLEST_BLOCK_K and plan.gemm_shared_bytes // (block_k * column_bytes) < FEWEST_STAGES:
         block_k //= 2
@@ -119,8 +119,8 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
 
 
 def library_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm`` with split-K if that is faster than cuBLAS; None elsewhere, or if not measured."""
-    # cuBLAS has few programs for narrow products of up to some 256 rows, and the addition to the stream waits for it.
+    """Return a tile of ``gemm`` with split-K if that was measured to be faster than cuBLAS, else None."""
+    # cuBLAS has few programs for narrow GEMMs of up to some 256 rows, and the addition to the stream waits for it.
     if not plan.split_library or shape.itemsize != 2 or shape.rows * shape.outputs > MOST_SPLIT_OUTPUTS:
         return None
     tiles = -(-shape.rows // SPLIT_TILE.block_m) * -(-shape.outputs // SPLIT_TILE.block_n)
@@ -197,8 +197,8 @@ def _fitting_folds(plan: Plan, shape: GemmShape, block_m: int) -> Iterator[tuple
         yield GemmTile(block_m, block_n, block_k, steps, FOLDED_WARPS, held=True, folds=folds), shared
 
 
-def _take_turns(plan: Plan, shape: GemmShape, tile: GemmTile) -> bool:
-    """Return whether not all programs of a tile that holds its weights fit on a large GPU at once."""
+def _exceeds_gpu(plan: Plan, shape: GemmShape, tile: GemmTile) -> bool:
+    """Return whether a tile that holds its weights has more programs than run concurrently on a large GPU."""
     weights = 2 if shape.gated else 1
     rows = tile.block_m * tile.block_k * tile.stages * max(1, tile.folds)
     shared = 2 * (weights * tile.block_n * shape.width // tile.split_k + rows)

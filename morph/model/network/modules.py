@@ -15,7 +15,7 @@ from .speaker_encoder import SpeakerEncoder
 
 SHARES_KEYS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)  # SDPA has ``enable_gqa``
 # Cosines and sines, ``[T, head_dim]`` each.
-Turn = tuple[torch.Tensor, torch.Tensor]
+Rotation = tuple[torch.Tensor, torch.Tensor]
 
 
 class KeysAndValues(Protocol):
@@ -56,16 +56,18 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
-    def project(self, states: torch.Tensor, turn: Turn) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def project(
+        self, states: torch.Tensor, rotation: Rotation
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return queries, keys and values ``[B, heads, T, head_dim]`` of ``[B, T, H]``."""
         shape = (*states.shape[:-1], -1, self.head_dim)
         queries = self.q_norm(self.q_proj(states).view(shape)).transpose(1, 2)
         keys = self.k_norm(self.k_proj(states).view(shape)).transpose(1, 2)
         values = self.v_proj(states).view(shape).transpose(1, 2)
-        return rotate(queries, *turn), rotate(keys, *turn), values
+        return rotate(queries, *rotation), rotate(keys, *rotation), values
 
-    def forward(self, states: torch.Tensor, turn: Turn, cache: KeysAndValues | None) -> torch.Tensor:
-        queries, keys, values = self.project(states, turn)
+    def forward(self, states: torch.Tensor, rotation: Rotation, cache: KeysAndValues | None) -> torch.Tensor:
+        queries, keys, values = self.project(states, rotation)
         if cache is not None:
             keys, values = cache.update(keys, values, self.layer)
         attended = attend(self.config.attention, queries, keys, values)
@@ -139,8 +141,8 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, states: torch.Tensor, turn: Turn, cache: KeysAndValues | None) -> torch.Tensor:
-        states = states + self.self_attn(self.input_layernorm(states), turn, cache)
+    def forward(self, states: torch.Tensor, rotation: Rotation, cache: KeysAndValues | None) -> torch.Tensor:
+        states = states + self.self_attn(self.input_layernorm(states), rotation, cache)
         return states + self.mlp(self.post_attention_layernorm(states))
 
 
@@ -154,14 +156,14 @@ class Decoder(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(
-        self, states: torch.Tensor, turn: Turn | None = None, cache: KeysAndValues | None = None
+        self, states: torch.Tensor, rotation: Rotation | None = None, cache: KeysAndValues | None = None
     ) -> torch.Tensor:
-        """Return the states ``[B, T, H]`` after all layers and the norm; without ``turn`` at positions 0 .. T - 1."""
-        if turn is None:
+        """Return the states ``[B, T, H]`` after all layers and the norm; ``rotation`` None: positions 0 .. T - 1."""
+        if rotation is None:
             table = RopeTable.build(self.config, states.shape[1], states.device, states.dtype)
-            turn = table.cos, table.sin
+            rotation = table.cos, table.sin
         for layer in self.layers:
-            states = layer(states, turn, cache)
+            states = layer(states, rotation, cache)
         return self.norm(states)
 
 

@@ -1,4 +1,4 @@
-"""Notice that a model was moved or a weight replaced, before anything made from it is used again."""
+"""Detect that a model was moved or a weight replaced, before views of it are used again."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 
 
 class TensorAddresses:
-    """Addresses of the modules' parameters and buffers. It keeps no module and no dropped tensor alive."""
+    """Addresses of the modules' parameters and buffers. Keeps no module and no replaced tensor alive."""
 
     def __init__(self, *modules: torch.nn.Module):
         found = [tensor for module in modules for tensor in _tensors_in(module)]

@@ -1,7 +1,7 @@
 """Weight-only INT8: each row of a weight is integers -127 .. 127 and one scale, half the bytes of bf16.
 
 Symmetric, rounded to nearest, no calibration: ``scale = max |row| / 127``, rounded to the model's dtype before the
-row is divided by it, so that rounding the scale adds no error. Activations are not quantised, nor are embeddings,
+row is divided by it, so that rounding the scale adds no error. Activations are not quantized, nor are embeddings,
 norms, group 0's head, codec and speaker encoder. INT8 is an approximation at any SEQ_GROUPS: "exact" is then relative
 to the INT8 model.
 """
@@ -19,7 +19,7 @@ from torch.nn import functional
 LARGEST = 127
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
-# Weights converted at a time: few enough to stay in a core's, or the GPU's, cache.
+# Weights converted per block: few enough for a core's cache, or the GPU's.
 CPU_BLOCK, GPU_BLOCK = 1 << 19, 1 << 23
 PACKED_ROWS = 4  # up to this many states torch's INT8 GEMM is faster on the CPU
 PACKED_STEP = 32  # it reads complete vectors, past the end of a row that is not a multiple of them
@@ -81,7 +81,7 @@ class Int8Weight:
 
     def _is_packed(self, states: torch.Tensor) -> bool:
         """Whether to use ``torch._weight_int8pack_mm``: bf16 on the CPU, small batch."""
-        # In float32 and for large batches it is slower than ``_linear_widened``; on Windows it is not vectorised. It
+        # In float32 and for large batches it is slower than ``_linear_widened``; on Windows it is not vectorized. It
         # checks neither width nor alignment: hence PACKED_STEP, and the caller's contiguous copy of the states.
         return (
             states.device.type == "cpu"
@@ -122,7 +122,7 @@ class Int8Linear(torch.nn.Module):
 
 @torch.no_grad()
 def quantize_talker(talker: Any) -> None:
-    """Quantise the talker and its code predictor in place, layer by layer; each full layer is freed at once."""
+    """Quantize the talker and its code predictor in place, freeing each full layer before the next."""
     predictor = talker.code_predictor
     for layer in [*talker.model.layers, *predictor.model.layers]:
         for part, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):

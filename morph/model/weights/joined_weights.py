@@ -1,7 +1,7 @@
 """View the weights of several modules as one tensor, without extra memory: stacked heads, fused projections.
 
-``join`` turns weights into views of one tensor, and ``joined`` finds that tensor from the views alone, so no state is
-kept. A move to another device gives every parameter its own storage; ``join`` then joins again.
+``join`` turns weights into views of one tensor, and ``joined`` finds that tensor from the views, so there is no state.
+A move to another device gives every parameter its own storage; ``join`` then joins them again.
 """
 
 from collections.abc import Iterable

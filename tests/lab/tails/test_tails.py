@@ -94,11 +94,11 @@ def test_the_command_writes_a_file_that_loading_uses(folder, model, tmp_path):
         loaded = load_model(folder, LoadOptions("fp32", "sdpa")).tails()
         assert [tail.seq_groups for tail in first] == list(loaded) == [3, 14]
         for tail in first:
-            assert loaded[tail.seq_groups].about == tail.about
-            assert tail.about.variant == "token+mix" and tail.about.distance < tail.about.stock_distance
+            assert loaded[tail.seq_groups].info == tail.info
+            assert tail.info.variant == "token+mix" and tail.info.distance < tail.info.stock_distance
             for name, part in tail.parts.items():
                 assert torch.equal(loaded[tail.seq_groups].parts[name], part.to(torch.bfloat16).float())
         again = train(run)  # from the stored recording
-        assert [tail.about for tail in again] == [tail.about for tail in first]
+        assert [tail.info for tail in again] == [tail.info for tail in first]
     finally:
         (folder / FILE).unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.decode.rows import Ahead, RowPlan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 
 from tests.morph.decode.test_late import Arriving
@@ -39,7 +39,7 @@ def model(checkpoint) -> Model:
     model = load_model(checkpoint("tiny", "base"), LoadOptions("fp32", "sdpa"))
     heads = torch.stack([head.weight for head in model.talker.code_predictor.lm_head])
     token = torch.randn(heads.shape[1:], generator=torch.Generator().manual_seed(0)) / 4
-    model.add_tails({5: Tail(5, {"token": token}, About("token", 0.25, 0.5), heads)})
+    model.add_tails({5: Tail(5, {"token": token}, TailInfo("token", 0.25, 0.5), heads)})
     return model
 
 

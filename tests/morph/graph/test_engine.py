@@ -291,6 +291,6 @@ def test_a_replay_on_cuda_has_no_host_sync(checkpoint):
         engine.put([1], lines[1:])
         engine.frame(100)
         engine.frame(100, [1])
-        engine.put_line(0, lines[1], engine.take_line(1, 40))
+        engine.restore_line(0, lines[1], engine.snapshot_line(1, 40))
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.rows import RowPlan
-from qwen3_tts_morph.morph.frame.weights import KeptWeights
+from qwen3_tts_morph.morph.frame.weights import WeightViews
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
@@ -74,7 +74,7 @@ def test_free_releases_caches_and_graphs(load, monkeypatch):
 
 
 def test_weights_may_be_assumed_to_be_where_they_were_and_are_looked_at_later(fresh):
-    kept = KeptWeights()
+    kept = WeightViews()
     first = kept.assume(fresh)
     assert kept.confirm(), "they have just been viewed"
     assert kept.assume(fresh) is first and kept.confirm()
@@ -94,8 +94,8 @@ def test_a_line_begins_again_where_the_model_was_moved(fresh, monkeypatch):
         return engine.decode(fresh, requests, GenerateOptions(5, Sampling()))
 
     wanted = decode()
-    ask = KeptWeights.confirm
-    monkeypatch.setattr(KeptWeights, "confirm", lambda views: assumed.append(ask(views)) or assumed[-1])
+    ask = WeightViews.confirm
+    monkeypatch.setattr(WeightViews, "confirm", lambda views: assumed.append(ask(views)) or assumed[-1])
     assert_equal(decode(), wanted)
     assert all(assumed)
     move(fresh.module)

@@ -7,11 +7,11 @@ import torch
 
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
-from qwen3_tts_morph.morph.kernels.alignment import BLOCK, ask_head
+from qwen3_tts_morph.morph.kernels.alignment import BLOCK, probe_alignment
 from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan
-from qwen3_tts_morph.morph.model.alignment import Watch
+from qwen3_tts_morph.morph.model.alignment import AlignmentProbe
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerPass
 from qwen3_tts_morph.morph.model.static_cache import StaticCache, StepView
 from qwen3_tts_morph.morph.words.head import AlignmentHead
@@ -20,7 +20,7 @@ from qwen3_tts_morph.morph.words.trace import NO_TOKEN
 from tests.morph.kernels.said import same_said
 from tests.morph.kernels.test_prefill import angles_of, noise, stack_of
 
-LINES = {  # position that is asked, first text token, number of tokens
+LINES = {  # position that is measured, first text token, number of tokens
     "text before it": (40, 5, 12),
     "text up to it": (40, 30, 11),
     "text that goes on": (17, 10, 40),
@@ -33,38 +33,40 @@ LINES = {  # position that is asked, first text token, number of tokens
 }
 
 
-def watch_of(device, head: AlignmentHead, out: torch.Tensor, before: torch.Tensor | None = None) -> Watch:
-    """Return what is asked of all LINES."""
+def probe_of(
+    device, head: AlignmentHead, out: torch.Tensor, before: torch.Tensor | None = None
+) -> AlignmentProbe:
+    """Return what is measured of all LINES."""
     lines = torch.tensor(list(LINES.values()), device=device)
-    return Watch(head, lines[:, 1:], lines[:, 0].contiguous(), out, before)
+    return AlignmentProbe(head, lines[:, 1:], lines[:, 0].contiguous(), out, before)
 
 
-def asked(device, watch: Watch, dtype=torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+def measured(device, probe: AlignmentProbe, dtype=torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what torch operations and the kernel say of one new position of each line."""
-    lines, window = len(watch.positions), 3 * BLOCK
+    lines, window = len(probe.positions), 3 * BLOCK
     stack = replace(
         stack_of(4, 2, 16, noise(device, 8)), qk_norms=noise(device, 1, 2, 16).abs(), layers=(None,)
     )
     qkv = noise(device, lines, 1, 8, 16, dtype=dtype) * 3
     cache = StaticCache.allocate((1, lines, 2, window, 16), qkv)
     cache.keys.copy_(noise(device, *cache.keys.shape))
-    positions, angles = watch.positions.clamp(max=window - 1), angles_of(16, device, window)
-    layer_pass = LayerPass(angles.at(positions), stack.head_norms(), StepView(cache, positions), watch)
+    positions, angles = probe.positions.clamp(max=window - 1), angles_of(16, device, window)
+    layer_pass = LayerPass(angles.at(positions), stack.head_norms(), StepView(cache, positions), probe)
     TORCH_OPS.attend(
         stack, 0, qkv, layer_pass
     )  # which writes the newest keys, as the kernels' attention does
-    theirs = watch.out.clone()
-    watch.out.fill_(7)
-    span = CacheSpan(cache, angles, 1, window, positions=watch.positions, watch=watch)
-    ask_head(Plan(), AttentionInputs(stack, 0, qkv.view(lines, -1), span))
-    return theirs, watch.out
+    theirs = probe.out.clone()
+    probe.out.fill_(7)
+    span = CacheSpan(cache, angles, 1, window, positions=probe.positions, probe=probe)
+    probe_alignment(Plan(), AttentionInputs(stack, 0, qkv.view(lines, -1), span))
+    return theirs, probe.out
 
 
 @pytest.mark.parametrize("head", [0, 3])
 def test_each_lines_token_is_that_of_torch(device, head):
     numbers = torch.full((len(LINES), 5), 9, device=device)  # rows of which the answer is a part
     before = torch.zeros(len(LINES), 3, dtype=torch.int64, device=device)
-    theirs, ours = asked(device, watch_of(device, AlignmentHead(0, head), numbers[:, 2:], before))
+    theirs, ours = measured(device, probe_of(device, AlignmentHead(0, head), numbers[:, 2:], before))
     same_said(ours, theirs)
     told = dict(zip(LINES, ours.tolist(), strict=True))
     assert told["no token yet"] == told["no text"] == [NO_TOKEN, 0, 0]
@@ -77,12 +79,12 @@ def test_each_lines_token_is_that_of_torch(device, head):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_differs_by_its_rounding(device, dtype):
     out = torch.zeros(len(LINES), 3, dtype=torch.int64, device=device)
-    theirs, ours = asked(device, watch_of(device, AlignmentHead(0, 2), out), dtype)
+    theirs, ours = measured(device, probe_of(device, AlignmentHead(0, 2), out), dtype)
     assert torch.allclose(ours[:, 2].float(), theirs[:, 2].float(), rtol=0.05, atol=200)
     assert (ours[:, 0] == theirs[:, 0]).float().mean() > 0.6
 
 
 def test_another_layer_is_not_asked(device):
     out = torch.zeros(len(LINES), 3, dtype=torch.int64, device=device)
-    _, ours = asked(device, watch_of(device, AlignmentHead(1, 0), out))
+    _, ours = measured(device, probe_of(device, AlignmentHead(1, 0), out))
     assert bool((ours == 7).all())

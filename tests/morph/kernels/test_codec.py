@@ -242,6 +242,6 @@ def test_keys_and_values_go_to_their_slots(dtype, heads, kv_heads, head_dim, gen
     made = []
     for ops in (TorchOps(), TritonOps()):
         keys, values = torch.full((2, lines, 4, kv_heads, slots, head_dim), 7.0, device=DEVICE, dtype=dtype)
-        queries = ops.turn_into(qkv, Angles(cos, sin), Rings(keys[:, 2], values[:, 2], at))
+        queries = ops.rotate_into(qkv, Angles(cos, sin), Rings(keys[:, 2], values[:, 2], at))
         made.append((queries, keys, values))
     assert all(map(close, made[1], made[0])) and made[1][2].equal(made[0][2])

@@ -110,7 +110,7 @@ def test_a_prefill_equals_that_of_torch(device):
         arrivals.numbers.copy_(torch.tensor([[2, 8, 2, 5, 6, 1, 4], [0, 5, 9, 7, 8, 2, 9]]))
         prefill(weights, slots, arrivals, ops)
         left.append([slots.state.tokens, slots.state.hidden, slots.cache.keys, slots.cache.values])
-        said.append(slots.state.said)
+        said.append(slots.state.aligned)
     for value, wanted in zip(left[1], left[0], strict=True):
         same = value.equal(wanted) if value.dtype == torch.int64 else torch.allclose(value, wanted, atol=2e-5)
         assert same

@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.crossbar import tail_logits
-from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.speech.report import describe_groups
 from qwen3_tts_morph.morph.study.sweep import measure_distances
@@ -32,7 +32,7 @@ from tests.morph.decoding import (
 )
 from tests.morph.recorded import Recordings
 
-ABOUT = About("token+mix", 0.25, 0.5)
+ABOUT = TailInfo("token+mix", 0.25, 0.5)
 VOCAB, WIDTH, INNER, RANK = 64, 64, 12, 5
 KINDS = {
     "token": ("token",),
@@ -184,7 +184,7 @@ def test_a_file_gives_back_what_was_saved(folder, trained, stock):
         wanted = random_parts(seq_groups, *words)
         assert parts.keys() == wanted.keys()
         assert all(torch.equal(parts[name], wanted[name]) for name in wanted)
-    assert trained.tails()[1].about == ABOUT
+    assert trained.tails()[1].info == ABOUT
     assert trained.tails("stock") == {} == stock.tails()
     assert not list(folder.glob("*.part"))
 

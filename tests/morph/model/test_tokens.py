@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import transformers
 from qwen3_tts_morph.morph.checkpoint.tokenizer_file import read_tokenizer
-from qwen3_tts_morph.morph.model.tokens import ArrivingIds, TextIds
+from qwen3_tts_morph.morph.model.tokens import IncrementalTokenizer, TextTokenizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -116,7 +116,7 @@ def test_ids_of_ten_thousand_texts_are_upstreams(folder, theirs):
     assert wrong == []
 
 
-def is_upstreams(texts: TextIds, theirs, text: str) -> bool:
+def is_upstreams(texts: TextTokenizer, theirs, text: str) -> bool:
     """Upstream's strings of a line, a transcript and an instruction."""
     line = theirs(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")["input_ids"]
     instruction = theirs(f"<|im_start|>user\n{text}<|im_end|>\n")["input_ids"]
@@ -124,12 +124,12 @@ def is_upstreams(texts: TextIds, theirs, text: str) -> bool:
 
 
 def test_ordinary_texts_have_upstreams_ids(folder, theirs):
-    texts = TextIds(read_tokenizer(folder))
+    texts = TextTokenizer(read_tokenizer(folder))
     assert [text for text in made_texts() if not is_upstreams(texts, theirs, text)] == []
 
 
 def test_control_tokens_in_a_text_are_text(folder):
-    texts = TextIds(read_tokenizer(folder))
+    texts = TextTokenizer(read_tokenizer(folder))
     added = sorted(texts.controls)
     assert {"<|im_start|>", "<|im_end|>", "<tts_pad>"} <= set(added)
     typed = [*added, "Hello<|im_end|> there.", "<|im_end|>\n<|im_start|>user\n", "".join(added)]
@@ -139,10 +139,10 @@ def test_control_tokens_in_a_text_are_text(folder):
         assert texts.backend.decode(ids[1:-2]) == f"assistant\n{text}"
 
 
-def with_added(folder: Path, *tokens: str) -> TextIds:
+def with_added(folder: Path, *tokens: str) -> TextTokenizer:
     tokenizer = read_tokenizer(folder)
     tokenizer.add_tokens(list(tokens))
-    return TextIds(tokenizer)
+    return TextTokenizer(tokenizer)
 
 
 def test_added_tokens_that_are_not_special_are_text_too(checkpoint):
@@ -183,7 +183,7 @@ def test_texts_transcripts_and_instructions_of_a_prompt_hold_no_control_tokens(l
 
 
 @pytest.fixture(scope="module", params=["plain", "added"])
-def texts(request) -> TextIds:
+def texts(request) -> TextTokenizer:
     """The demo voice's, also with added tokens that are not special."""
     added = ["<think>", "</think>", "<tool_call>", "!<a b>"]
     return with_added(DEMO_VOICE, *(added if request.param == "added" else ()))
@@ -206,14 +206,14 @@ def in_parts(text: str, draws: random.Random) -> list[str]:
 def test_ids_of_a_text_that_comes_in_parts_are_those_of_the_whole(texts):
     draws = random.Random(7)
     for text in [*CUT * 5, *made_texts(300)]:
-        arriving = ArrivingIds(texts)
+        arriving = IncrementalTokenizer(texts)
         for parts in (list(text), in_parts(text, draws)):
             ids = [token for part in parts for token in arriving.add(part)] + arriving.end()
             assert ids == texts.plain(text), repr(text)
 
 
 def test_no_more_than_the_last_word_is_held_back(texts):
-    arriving = ArrivingIds(texts)
+    arriving = IncrementalTokenizer(texts)
     ids = arriving.add("The words that are certain are given at on")
     assert ids == texts.plain("The words that are certain are given at")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.tokenizer_file import read_tokenizer
-from qwen3_tts_morph.morph.model.tokens import TextIds
+from qwen3_tts_morph.morph.model.tokens import TextTokenizer
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import retime
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
@@ -28,7 +28,7 @@ HEAD = AlignmentHead(1, 3)
 @pytest.fixture(scope="module")
 def model():
     """What word times need of the demo voice."""
-    texts = TextIds(read_tokenizer(demo_voice()))
+    texts = TextTokenizer(read_tokenizer(demo_voice()))
     return SimpleNamespace(texts=texts, alignment=HEAD, name="demo")
 
 

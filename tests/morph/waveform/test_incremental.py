@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, graphs_keep_memory
 from qwen3_tts_morph.morph.waveform import incremental
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
-from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, LineStates, RowStream, Warm
+from qwen3_tts_morph.morph.waveform.incremental import STEP_FRAMES, CodecSnapshot, LineStates, RowStream
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, RAMP, random_codes, signal_to_noise, steps
 from tests.morph.recorded import Recordings
@@ -38,11 +38,11 @@ def stream(row: RowStream, line: int, codes: torch.Tensor, sizes=RAMP) -> np.nda
     return torch.cat([torch.zeros(0), *waves]).numpy()
 
 
-def feed(row: RowStream, line: int, reference: torch.Tensor) -> Iterator[Warm]:
-    warm = None
-    while warm is None or warm.frames < len(reference):
-        warm = row.feed(line, warm, reference)
-        yield warm
+def feed(row: RowStream, line: int, reference: torch.Tensor) -> Iterator[CodecSnapshot]:
+    snapshot = None
+    while snapshot is None or snapshot.frames < len(reference):
+        snapshot = row.feed(line, snapshot, reference)
+        yield snapshot
 
 
 @pytest.mark.parametrize("length", [1, 12, 125, 299])

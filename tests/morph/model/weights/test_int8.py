@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.tail import About, Tail
+from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
 from qwen3_tts_morph.morph.model.weights.int8 import Int8Linear, Int8Weight, quantize
 from qwen3_tts_morph.morph.model.weights.joined_weights import view_heads, view_weight
 from qwen3_tts_morph.morph.model.weights.linear import linear
@@ -194,7 +194,7 @@ def test_a_trained_tail_works_on_int8_heads(checkpoint, tmp_path, engine):
     folder = shutil.copytree(checkpoint("tiny", "custom_voice"), tmp_path / "mine")
     stock = view_heads(load_model(folder, LoadOptions("fp32", "sdpa")).talker.code_predictor.lm_head)
     parts = {"left": torch.zeros(10, 64, 2), "right": noise(10, 2, 64)}
-    tails = [Tail(5, parts, About("low rank", 0.1, 0.2), stock)]
+    tails = [Tail(5, parts, TailInfo("low rank", 0.1, 0.2), stock)]
     save_tails(folder / "crossbar.safetensors", tails, folder)
     synthesizer = Synthesizer.load(folder, LoadOptions("fp32", "sdpa", engine, "int8"))
     model = synthesizer.model

@@ -1,4 +1,4 @@
-"""What torch and Triton load when a GPU is first used: the driver's context, libraries, modules."""
+"""Load CUDA's context, libraries and Triton's modules before the first use of a GPU."""
 
 import logging
 
@@ -10,8 +10,8 @@ log = logging.getLogger(__name__)
 
 
 @torch.inference_mode()
-def wake(name: str) -> None:
-    """Load it all for a device (or "auto"), beside other work of the host; what fails is reported when it is needed."""
+def preload(name: str) -> None:
+    """Load them for a device, or "auto", while the host does other work; failures are raised by later use."""
     try:
         device = torch.device("cuda" if name == "auto" else name)
         if device.type != "cuda" or not torch.cuda.is_available():
@@ -21,11 +21,11 @@ def wake(name: str) -> None:
             torch.matmul(ones, ones)
             torch.nn.functional.conv1d(ones, ones)
             if available(device) is None:
-                # Others import these too. The first launch has Triton read all of itself, for keys of its cache.
+                # The first launch makes Triton hash its own files, for the keys of its cache.
                 from . import frame  # noqa: F401
                 from .codec import ops  # noqa: F401
                 from .rows import gate
 
                 gate(ones)
-    except Exception:  # of many types, and of no use to anybody yet
-        log.debug("%s could not be used ahead", name, exc_info=True)
+    except Exception:  # of many types; whoever uses the device will report it
+        log.debug("%s could not be preloaded", name, exc_info=True)
