@@ -51,7 +51,7 @@ class Speak:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Speak a batch of lines; return their names and how they ended."""
-        from qwen3_tts_morph.morph.kept.once import speak_lines
+        from qwen3_tts_morph.morph.kept.render import speak_lines
         from qwen3_tts_morph.morph.options import GenerateOptions
         from qwen3_tts_morph.morph.speech.lines import Line
         from qwen3_tts_morph.morph.voice.create import preset_voice

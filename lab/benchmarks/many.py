@@ -39,7 +39,7 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.engine import Engine
-from qwen3_tts_morph.morph.kept.once import speak_lines
+from qwen3_tts_morph.morph.kept.render import speak_lines
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken

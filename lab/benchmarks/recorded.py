@@ -25,7 +25,7 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch, SynthesizerChecks
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-from qwen3_tts_morph.morph.kept.once import Listener
+from qwen3_tts_morph.morph.kept.render import Listener
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, assemble, read_script
@@ -132,7 +132,7 @@ def speak_scene(
         samples = np.concatenate([chunk.samples for chunk in chunks if chunk.line == index])
         listener.on_sound(index, samples)
         listener.on_line(index, one)
-    scene = assemble(parsed, own, stream.spoken, request)
+    scene = assemble(parsed, stream.spoken, request)
     player.finish(scene.lines)
     yield SpokenLine(scene.srt, np.concatenate(tape.parts))
     for one in scene.lines:

@@ -568,9 +568,7 @@ class Loop:
         if len(self._streamed) > FEW:
             self._deliver(self._turns.settle())
         for _ in range(min(PROMPTS_PER_FRAME, len(self._prompts))):
-            prompt = self._prompts.popleft().prompt
-            prompt.make_inputs()
-            prompt.make_text()
+            self._prompts.popleft().prompt.make_rows()
 
     # Samples
 

@@ -1,7 +1,6 @@
 """Cache rendered lines and recognised words in a folder: one safetensors file each, never pickle.
 
-A file is written under another name and then renamed, so it is complete or absent. Its modification time is its last
-use: the least recently used files go first when there are too many bytes.
+A file's modification time is its last use: the least recently used files go first when there are too many bytes.
 """
 
 import hashlib
@@ -9,19 +8,18 @@ import json
 import logging
 import os
 import re
-import secrets
-import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
-from ..runtime.atomic_file import TooLarge, read_limited
+from ..checkpoint.tensor_file import unpack_parts
+from ..runtime.atomic_file import TooLarge, file_state, read_limited, write_atomic
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..speech.pieces import NO_SAMPLES, text_as_spoken
 from ..speech.takes import ENDS
@@ -33,14 +31,17 @@ from ..words.trace import Trace
 log = logging.getLogger(__name__)
 
 FORMAT, VERSION = "qwen3-tts-line", "3"
-LINE, WORDS, UNFINISHED = ".line.safetensors", ".words.safetensors", ".part"
+LINE, WORDS = ".line.safetensors", ".words.safetensors"
 SOUND = "sound_version"  # the file that says for which version of the pack's sound the lines are
-ROOM = 100  # one new file per so many cached ones, before the folder is scanned again
-# 0.2.0 wrote words as JSON.
-OWN_NAME = re.compile(r"[0-9a-f]{64}\.(line\.safetensors|words\.(safetensors|json))(\.[0-9a-f]{16}\.part)?")
+ROOM = 100  # the folder is scanned again after a hundredth of its bytes is written
+# 0.2.0 wrote words as JSON, and named unfinished files after the finished ones.
+OWN_NAME = re.compile(
+    r"([0-9a-f]{64}\.(line\.safetensors|words\.(safetensors|json)))?(\.[0-9a-f]{16}\.part)?"
+)
 COUNTS = ("frames", "pieces", "takes")  # of a report
 Facts = dict[str, Any]
-T = TypeVar("T")
+CacheFile = tuple[Path, tuple[int, int]]
+"""A file, its modification time in ns, and its bytes."""
 
 
 class DamagedLine(ValueError):
@@ -65,56 +66,50 @@ class LineCache:
 
     folder: Path
     most_bytes: int
-    # What can be cached before the folder is scanned, which takes longer the more files there are.
+    # How much can be written before the folder is scanned, which takes longer the more files there are.
     _free_bytes: int = field(default=0, init=False, repr=False, compare=False)
-    _free_files: int = field(default=0, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.most_bytes < 1:
-            raise ValueError(f"most_bytes is {self.most_bytes}: choose 1 or more")
 
     def find(self, key: str, line: Line, retries: int) -> Spoken | None:
         """Return the line cached under ``key`` (64 hexadecimal digits) if ``retries`` would make the same, or None.
 
         It counts as used now; its report gets the name and text of ``line``. Raises DamagedLine.
         """
-
-        def unpack(facts: Facts, waveform: np.ndarray) -> Spoken | None:
-            found = _unpack(line, facts, waveform)
-            # A good line needs no more retries than it had.
-            is_good = found.report.ended == ENDS[0] and found.report.takes <= retries + 1
-            return found if facts["retries"] == retries or is_good else None
-
-        return self._read(self._path(key, LINE), unpack)
+        if (cached := self._read(key, LINE)) is None:
+            return None
+        facts, waveform = cached
+        # A good line needs no more retries than it had.
+        is_good = facts["ended"] == ENDS[0] and facts["counts"]["takes"] <= retries + 1
+        return _unpack(line, facts, waveform) if is_good or facts["retries"] == retries else None
 
     def keep(self, key: str, spoken: Spoken, retries: int) -> None:
         """Cache a line and trim to ``most_bytes``; OSError if it cannot be written, with nothing half-written left.
 
         ``retries``: how many its pieces could have (``GenerateOptions.retries``).
         """
-        self._write(self._path(key, LINE), {"retries": retries, **_facts(spoken)}, spoken.waveform)
+        self._write(key, LINE, {"retries": retries, **_facts(spoken)}, spoken.waveform)
 
     def find_words(self, key: str) -> str | None:
-        return self._read(self._path(key, WORDS), lambda facts, _: str(facts["text"]))
+        cached = self._read(key, WORDS)
+        return None if cached is None else cached[0]["text"]
 
     def keep_words(self, key: str, text: str) -> None:
         """Cache the words recognised in a recording; errors as ``keep``."""
-        self._write(self._path(key, WORDS), {"text": text}, NO_SAMPLES)
+        self._write(key, WORDS, {"text": text}, NO_SAMPLES)
 
     def note_version(self, version: int) -> None:
-        """Log once if the lines were made before the pack's sound had this version: they are made again."""
-        path, known = self.folder / SOUND, b""  # 0.2.0 wrote none
-        with suppress(OSError):
-            known = path.read_bytes()
-        if known == b"%d" % version:
-            return
+        """Log once if the lines are of another version of the pack's sound: their keys differ, so none is found."""
+        path = self.folder / SOUND
+        with suppress(OSError):  # 0.2.0 wrote none
+            if path.read_bytes() == b"%d" % version:
+                return
         if self.size().lines:
             log.warning("lines kept by an earlier version of the pack sound otherwise: they are made again")
         with suppress(OSError):  # each line says that it cannot be kept
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"%d" % version)
 
-    def _read(self, path: Path, unpack: Callable[[Facts, np.ndarray], T | None]) -> T | None:
+    def _read(self, key: str, kind: str) -> tuple[Facts, np.ndarray] | None:
+        path = self._path(key, kind)
         try:
             content = read_limited(path, self.most_bytes)
         except (FileNotFoundError, TooLarge):  # a file too large for the folder goes when the line is cached
@@ -124,71 +119,50 @@ class LineCache:
         with suppress(OSError):  # another user's file, or another process has removed it
             os.utime(path)
         try:
-            found = _decode(content)
-            return None if found is None else unpack(*found)
-        except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            return _decode(content)
+        except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
             log.warning("a kept file is damaged and removed: %s (%s)", path.name, error)
             _remove(path)
             raise DamagedLine("is damaged") from error
 
-    def _write(self, path: Path, facts: Facts, waveform: np.ndarray) -> None:
-        content = _encode(facts, np.ascontiguousarray(waveform, dtype=np.float32))
+    def _write(self, key: str, kind: str, facts: Facts, waveform: np.ndarray) -> None:
+        path, content = self._path(key, kind), _encode(facts, waveform)
         self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
-        try:
-            unfinished.write_bytes(content)
-            # Another process may remove it before it is renamed: as if it were removed a moment later.
-            with suppress(FileNotFoundError):
-                unfinished.replace(path)
-        finally:
-            _remove(unfinished)
+        with suppress(FileNotFoundError):  # another process clears the folder
+            write_atomic(path, content)
         self._free_bytes -= len(content)
-        self._free_files -= 1
-        if min(self._free_bytes, self._free_files) < 0:
+        if self._free_bytes < 0:
             self._trim()
 
     def size(self) -> CacheSize:
         return _size(self._files())
 
     def clear(self) -> CacheSize:
-        return _size((path, status) for path, status in list(self._files()) if _remove(path))
+        return _size([file for file in self._files() if _remove(file[0])])
 
-    def _path(self, key: str, suffix: str) -> Path:
-        path = self.folder / f"{key}{suffix}"
-        if not OWN_NAME.fullmatch(path.name):
+    def _path(self, key: str, kind: str) -> Path:
+        if not OWN_NAME.fullmatch(f"{key}{kind}"):
             raise ValueError(f"key is {key[:80]!r}: it is 64 hexadecimal digits")
-        return path
+        return self.folder / f"{key}{kind}"
 
-    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return
-        for name in filter(OWN_NAME.fullmatch, names):
-            try:
-                status = os.stat(self.folder / name)
-            except FileNotFoundError:  # another process has removed it
-                continue
-            if stat.S_ISREG(status.st_mode):
-                yield self.folder / name, status
+    def _files(self) -> list[CacheFile]:
+        names = os.listdir(self.folder) if self.folder.exists() else []
+        paths = [self.folder / name for name in filter(OWN_NAME.fullmatch, names)]
+        return [(path, state) for path in paths if (state := file_state(path)) is not None]
 
     def _trim(self) -> None:
-        files = sorted(self._files(), key=lambda file: file[1].st_mtime_ns)
-        total, ahead = sum(status.st_size for _, status in files), len(files) // ROOM
-        target = self.most_bytes
-        if total > target and ahead:
-            target -= ahead * (total // len(files))
-        for path, status in files:
-            if total <= target:
-                break
-            if _remove(path):
-                total -= status.st_size
-        self._free_bytes, self._free_files = self.most_bytes - total, ahead
+        files = sorted(self._files(), key=lambda file: file[1])
+        total = sum(size for _, (_, size) in files)
+        ahead = total // ROOM if len(files) >= ROOM else 0
+        target = self.most_bytes - (ahead if total > self.most_bytes else 0)
+        for path, (_, size) in files:
+            if total > target and _remove(path):
+                total -= size
+        self._free_bytes = min(self.most_bytes - total, ahead)
 
 
-def _size(files: Iterable[tuple[Path, os.stat_result]]) -> CacheSize:
-    sizes = [(path.name.endswith(LINE), status.st_size) for path, status in files]
-    return CacheSize(sum(is_line for is_line, _ in sizes), sum(size for _, size in sizes))
+def _size(files: Sequence[CacheFile]) -> CacheSize:
+    return CacheSize(sum(path.name.endswith(LINE) for path, _ in files), sum(size for _, (_, size) in files))
 
 
 def _remove(path: Path) -> bool:
@@ -202,28 +176,27 @@ def _remove(path: Path) -> bool:
 
 
 def _encode(facts: Facts, waveform: np.ndarray) -> bytes:
-    said = json.dumps(facts)
-    metadata = {"format": FORMAT, "version": VERSION, "line": said, "sha256": _digest(said, waveform)}
+    line = json.dumps(facts)
+    metadata = {"format": FORMAT, "version": VERSION, "line": line, "sha256": _digest(line, waveform.data)}
     return save({"waveform": waveform}, metadata)
 
 
 def _decode(content: bytes) -> tuple[Facts, np.ndarray] | None:
     """Return what ``_encode`` was given; None for another version. Raises one of the errors that ``_read`` catches."""
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    metadata: dict[str, str] = header["__metadata__"]
+    parts, metadata = unpack_parts(content)
     if metadata["format"] != FORMAT:
         raise ValueError("it has another format")
     if metadata["version"] != VERSION:
         return None
-    waveform = load(content)["waveform"]
-    if metadata["sha256"] != _digest(metadata["line"], waveform):
+    samples = parts["waveform"]["data"]
+    if metadata["sha256"] != _digest(metadata["line"], samples):
         raise ValueError("its checksum does not match")
-    return json.loads(metadata["line"]), waveform
+    return json.loads(metadata["line"]), np.frombuffer(samples, dtype=np.float32)
 
 
-def _digest(said: str, waveform: np.ndarray) -> str:
-    digest = hashlib.sha256(said.encode() + b"\0")
-    digest.update(waveform.data)  # without a copy: a line may be hours long
+def _digest(line: str, samples: memoryview | bytearray) -> str:
+    digest = hashlib.sha256(line.encode() + b"\0")
+    digest.update(samples)  # without a copy: a line may be hours long
     return digest.hexdigest()
 
 
@@ -245,23 +218,18 @@ def _facts(spoken: Spoken) -> Facts:
 
 
 def _unpack(line: Line, facts: Facts, waveform: np.ndarray) -> Spoken:
-    """Return a line from its facts; raises one of the errors that ``_read`` catches for what is no line."""
-    rate, ended, notes = facts["sample_rate"], facts["ended"], tuple(facts["notes"])
-    if waveform.dtype != np.float32 or waveform.ndim != 1 or not np.isfinite(waveform).all():
-        raise ValueError("its samples are not float32 of one channel, or not finite")
+    rate = facts["sample_rate"]
     spans = tuple(
         PieceSpan(text, start, end, None if trace is None else Trace.from_lists(trace), trimmed)
         for text, start, end, trimmed, trace in facts["spans"]
     )
-    if ended not in ENDS or not all(0 <= span.start <= span.end <= len(waveform) for span in spans):
-        raise ValueError("a piece of it is not in its sound, or its end is none")
     report = LineReport(
         line.name,
         str(line.text),
         seconds=len(waveform) / rate,
-        ended=ended,
+        ended=facts["ended"],
         spoken=text_as_spoken(line, SpokenText(facts["text"])),
-        notes=notes,
+        notes=tuple(facts["notes"]),
         from_before=True,
         readings=line.find_readings(str(line.text)),
         **facts["counts"],

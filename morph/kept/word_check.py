@@ -4,9 +4,6 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from ..hearing.whisper import Recogniser
 from ..hearing.words import Transcript, count_errors
@@ -21,40 +18,13 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class CachedRecogniser:
-    """A recogniser that reuses cached words of a recording. Its name identifies its results."""
-
-    recogniser: Recogniser
-    cache: LineCache
-
-    @property
-    def name(self) -> str:
-        return self.recogniser.name
-
-    def transcribe(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Return the words in a waveform (float32 ``[T]``), recognised now or before."""
-        said = f"{self.name}\0{language.strip().lower()}\0{sample_rate}\0{waveform.dtype}\0"
-        key = hashlib.sha256(said.encode() + waveform.tobytes()).hexdigest()
-        try:
-            if (known := self.cache.find_words(key)) is not None:
-                return known
-        except DamagedLine as error:
-            log.warning("words kept from an earlier run: %s; the line is transcribed again", error)
-        text = self.recogniser.transcribe(waveform, sample_rate, language)
-        try:
-            self.cache.keep_words(key, text)
-        except OSError as error:
-            log.warning("words cannot be kept: %s", error)
-        return text
-
-
-@dataclass(frozen=True)
 class WordCheck(Checked):
-    """How lines are checked."""
+    """A recogniser, and how many wrong words a line may have."""
 
     recogniser: Recogniser
     most_errors: float = setting(0.05, "wrong words per word", 0.0, 1.0)
     retakes: int = setting(3, "of a line with more", 0, MOST_RETAKES)
+    cache: LineCache | None = None  # of recognised words; the recogniser's name identifies its results
 
     def apply(
         self,
@@ -73,8 +43,7 @@ class WordCheck(Checked):
             on_phase(f"hearing line {number} of {len(lines)}")
             best.append(self.transcribe(line, one))
         for take in RetryPolicy(self.retakes).further:
-            transcripts = [(index, one.report.heard) for index, one in enumerate(best)]
-            again = [index for index, words in transcripts if words and not words.passed]
+            again = [index for index, one in enumerate(best) if (own := one.report.heard) and not own.passed]
             if not again:
                 break
             on_phase(f"{len(again)} heard wrong: take {take}")
@@ -90,17 +59,36 @@ class WordCheck(Checked):
         if report.ended == ERROR:
             return spoken
         try:
-            text = self.recogniser.transcribe(spoken.waveform, spoken.sample_rate, line.language)
+            text = self._recognise(spoken, line.language)
         except Exception as error:
             log.warning("%.40r could not be heard", report.text, exc_info=True)
-            return _with_note(spoken, f"{report.text[:40]!r} could not be heard: {error}")
+            return spoken.with_notes(f"{report.text[:40]!r} could not be heard: {error}")
         shown = shown_text(report.text)
-        # Words that are read otherwise may also be heard as they are written.
+        # The recogniser may write words that are read otherwise as in the text.
         texts = {report.spoken or shown, shown if report.readings else report.spoken or shown}
         errors, words = min(count_errors(one, text, line.language) for one in texts)
         if not words:
             return spoken
-        return _with(spoken, heard=Transcript(text, errors, words, errors <= self.most_errors * words))
+        return _with_words(spoken, Transcript(text, errors, words, errors <= self.most_errors * words))
+
+    def _recognise(self, spoken: Spoken, language: str) -> str:
+        """Return the words of a line, recognised now or before."""
+        waveform, rate = spoken.waveform, spoken.sample_rate
+        if self.cache is None:
+            return self.recogniser.transcribe(waveform, rate, language)
+        about = f"{self.recogniser.name}\0{language.strip().lower()}\0{rate}\0{waveform.dtype}\0"
+        key = hashlib.sha256(about.encode() + waveform.tobytes()).hexdigest()
+        try:
+            if (known := self.cache.find_words(key)) is not None:
+                return known
+        except DamagedLine as error:
+            log.warning("words kept from an earlier run: %s; the line is transcribed again", error)
+        text = self.recogniser.transcribe(waveform, rate, language)
+        try:
+            self.cache.keep_words(key, text)
+        except OSError as error:
+            log.warning("words cannot be kept: %s", error)
+        return text
 
 
 def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:
@@ -108,21 +96,15 @@ def _better(before: Spoken, after: Spoken, take: int, seed: int) -> Spoken:
 
     The report names the seed of ``after``, as the line may be another ``[take N]`` in a script already.
     """
-    was, now, name = before.report.heard, after.report.heard, repr(before.report.text[:40])
-    if was is None:
-        raise ValueError("only a line that was heard has another take")
+    first, second, name = before.report.heard, after.report.heard, repr(before.report.text[:40])
+    assert first is not None  # only a line with recognised words has another take
     if after.report.ended == ERROR:
-        return _with_note(before, f"Take {take} of {name} could not be made: {after.report.error}")
-    if now is None or now.rate >= was.rate:
-        return _with(before, heard=replace(was, takes=was.takes + 1))
-    note = f"{name} is take {take}, with seed {seed}: its words were heard better."
-    better = replace(_with_note(after, note), take=take)
-    return _with(better, heard=replace(now, takes=was.takes + 1))
+        return before.with_notes(f"Take {take} of {name} could not be made: {after.report.error}")
+    if second is None or second.rate >= first.rate:
+        return _with_words(before, replace(first, takes=first.takes + 1))
+    better = after.with_notes(f"{name} is take {take}, with seed {seed}: its words were heard better.")
+    return replace(_with_words(better, replace(second, takes=first.takes + 1)), take=take)
 
 
-def _with_note(spoken: Spoken, note: str) -> Spoken:
-    return _with(spoken, notes=(*spoken.report.notes, note))
-
-
-def _with(spoken: Spoken, **told: Any) -> Spoken:
-    return replace(spoken, report=replace(spoken.report, **told))
+def _with_words(spoken: Spoken, words: Transcript) -> Spoken:
+    return replace(spoken, report=replace(spoken.report, heard=words))

@@ -1,90 +1,100 @@
 """Speak scripts: every line, the joined track, and its subtitles."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...postprocess.join import Spacing, join
 from ...postprocess.stretch import Stretch, check_installed, stretch
-from ..batch.speaks import Checks, Speaks
-from ..kept.once import Listener, Once, speak_lines
+from ..batch.speaks import Checks
 from ..options import GenerateOptions
 from ..speech.lines import Line, PieceSpan, Spoken
-from ..speech.takes import ERROR, hash_seed, take_seed
+from ..speech.takes import hash_seed, take_seed
 from ..text.pronunciation import PronunciationList
 from ..text.scripts.cues import write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
 from ..voice.voice import Voice
-from .sentences import captions_of
+from .sentences import cues_of
 
 SHOWN_INSTRUCTION = 40  # characters, in errors
 
 
 @dataclass(frozen=True)
 class Dialogue:
-    script: Script
-    asked: list[Line]  # its lines as they were requested
+    """A spoken script."""
+
     lines: list[Spoken]
     joined: np.ndarray  # the track, float32 ``[T]``
     sample_rate: int
     srt: str  # of the track
-    starts: tuple[int, ...] = ()  # the first sample of each line in the track
+    starts: tuple[int, ...]  # the first sample of each line in the track
 
 
 @dataclass(frozen=True)
-class ScriptRequest:
-    text: str  # see ``script.py``
+class TextRequest:
+    """A script or captions to speak."""
+
+    text: str  # see ``script.py`` and ``captions.py``
     cast: Mapping[str, Voice]  # by character; every voice must be one of the checkpoint's own
     language: str = "auto"  # for lines that name none
     # A line without a seed gets a hash of this, its name and its text: editing one line leaves other takes unchanged.
     seed: int = 0
-    gap_s: float = 0.3  # seconds of silence between lines, beside the script's pauses
-    sentences: bool = False  # one caption per sentence, not per line
     pronunciation: tuple[PronunciationList, ...] = ()  # see ``Line``
 
 
-def render_script(
-    speaks: Speaks,
-    script: ScriptRequest,
-    options: GenerateOptions,
-    once: Once | None = None,
-    listener: Listener | None = None,
-) -> Dialogue:
-    """Speak a script; arguments and errors as ``speak_lines``, and ScriptError for a script that cannot be read."""
-    parsed, lines = read_script(speaks, script, options)
-    return assemble(parsed, lines, speak_lines(speaks, lines, options, once, listener), script)
+@dataclass(frozen=True)
+class ScriptRequest(TextRequest):
+    gap_s: float = 0.3  # seconds of silence between lines, beside the script's pauses
+    sentences: bool = False  # one caption per sentence, not per line
 
 
 def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions) -> tuple[Script, list[Line]]:
     """Return a script as it was read, and its lines to be spoken.
 
-    Raises ScriptError if it cannot be read, or an instruction cannot be followed; ValueError as ``check_retiming``.
+    Raises ScriptError if it cannot be read, and errors as ``make_lines``.
     """
     parsed = parse_script(script.text, list(script.cast), speaks.languages)
-    check_retiming(parsed.lines)
-    lines = lines_of(parsed, script)
-    check_instructions(speaks, zip(parsed.lines, lines, strict=True), options)
-    return parsed, lines
+    return parsed, make_lines(speaks, parsed.lines, script, options)
 
 
-def check_instructions(
-    speaks: Checks, lines: Iterable[tuple[ScriptLine, Line]], options: GenerateOptions, what: str = "script"
-) -> None:
-    """Raise ScriptError for instructions that the lines' voices cannot follow; ``what``: as ``report_faults``."""
-    errors = []
-    for source, line in lines:
-        if not source.instruct:
-            continue
-        why = _why_refused(speaks, line, options)
+def make_lines(
+    speaks: Checks,
+    script: Sequence[ScriptLine],
+    request: TextRequest,
+    options: GenerateOptions,
+    what: str = "script",
+) -> list[Line]:
+    """Return the lines to be spoken; ``what``: as ``report_faults``.
+
+    Raises ScriptError for instructions that the lines' voices cannot follow; ValueError if the library of speed and
+    pitch is needed and not installed.
+    """
+    if not all(retiming_of(line).changes_nothing for line in script):
+        check_installed()
+    lines = [
+        Line(
+            line.text,
+            request.cast[line.name],
+            line.language or request.language,
+            seed,
+            line.instruct,
+            line.name,
+            pronunciation=request.pronunciation,
+        )
+        for line, seed in zip(script, line_seeds(script, request.seed), strict=True)
+    ]
+    faults = []
+    for source, line in zip(script, lines, strict=True):
+        why = line.instruct and _why_refused(speaks, line, options)
         if why and not _why_refused(speaks, replace(line, instruct=None), options):
-            said = source.instruct[:SHOWN_INSTRUCTION]
-            mood = with_mood(source.name, said)
-            fix = f"or name a voice {mood!r}, which speaks such a line without one"
-            errors.append((source.number, f"{said!r} is an instruction: {why}; {fix}"))
-    if errors:
-        raise ScriptError(report_faults(errors, what))
+            shown = (line.instruct or "")[:SHOWN_INSTRUCTION]
+            fix = f"or name a voice {with_mood(line.name, shown)!r}, which speaks such a line without one"
+            faults.append((source.number, f"{shown!r} is an instruction: {why}; {fix}"))
+    if faults:
+        raise ScriptError(report_faults(faults, what))
+    return lines
 
 
 def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:
@@ -93,22 +103,6 @@ def _why_refused(speaks: Checks, line: Line, options: GenerateOptions) -> str:
     except ValueError as error:
         return str(error)
     return ""
-
-
-def lines_of(parsed: Script, script: ScriptRequest) -> list[Line]:
-    seeds = line_seeds(parsed.lines, script.seed)
-    return [
-        Line(
-            line.text,
-            script.cast[line.name],
-            line.language or script.language,
-            seed,
-            line.instruct,
-            line.name,
-            pronunciation=script.pronunciation,
-        )
-        for line, seed in zip(parsed.lines, seeds, strict=True)
-    ]
 
 
 def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
@@ -126,6 +120,34 @@ def line_seeds(lines: Sequence[ScriptLine], seed: int) -> list[int]:
     return seeds
 
 
+def spacing_of(script: Script, gap_s: float) -> Spacing:
+    """Return the track's silences: the script's pauses, and ``gap_s`` between any two lines."""
+    lead, *between, tail = script.pauses
+    return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
+
+
+def assemble(script: Script, spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
+    """Join a script's lines, with captions at the times of their speech; failed lines get none."""
+    rate = spoken[0].sample_rate
+    spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
+    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, request.gap_s))
+    starts = tuple(start for start, _ in spans)
+    return Dialogue(
+        spoken, joined, rate, write_cues(cues_of(spoken, starts, request.sentences), "srt"), starts
+    )
+
+
+def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
+    """Return a line at the script's speed, pitch and level; its report says so if the level clips."""
+    spoken = retime(spoken, retiming_of(line))
+    loud = amplify(spoken.waveform, line.gain_db)
+    if line.gain_db is not None and np.abs(spoken.waveform).max(initial=0) * 10 ** (line.gain_db / 20) > 1:
+        spoken = spoken.with_notes(
+            f"Line {line.number} of the script is too loud with [gain {line.gain_db:g}] and is clipped: lower it."
+        )
+    return replace(spoken, waveform=loud)
+
+
 def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:
     """Return float32 samples at another level, clipped to -1..1."""
     if gain_db is None:
@@ -133,50 +155,8 @@ def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:
     return np.clip(samples * np.float32(10 ** (gain_db / 20)), np.float32(-1), np.float32(1))
 
 
-def amplify_line(spoken: Spoken, line: ScriptLine) -> Spoken:
-    """Return a line at the script's level; its report says so if that clips."""
-    if line.gain_db is None:
-        return spoken
-    waveform, report = amplify(spoken.waveform, line.gain_db), spoken.report
-    if np.abs(spoken.waveform).max(initial=0) * 10 ** (line.gain_db / 20) > 1:
-        note = f"Line {line.number} of the script is too loud with [gain {line.gain_db:g}] and is clipped: lower it."
-        report = replace(report, notes=(*report.notes, note))
-    return replace(spoken, waveform=waveform, report=report)
-
-
-def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
-    return amplify_line(retime(spoken, retiming_of(line)), line)
-
-
-def spacing_of(script: Script, gap_s: float) -> Spacing:
-    """Return the track's silences: the script's pauses, and ``gap_s`` between any two lines."""
-    lead, *between, tail = script.pauses
-    return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
-
-
-def assemble(script: Script, asked: list[Line], spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
-    """Join a script's lines, with captions at the times of their speech; failed lines get none."""
-    rate = spoken[0].sample_rate
-    spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
-    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, request.gap_s))
-    captions = [
-        caption
-        for (start, _), one in zip(spans, spoken, strict=True)
-        if one.report.ended != ERROR
-        for caption in captions_of(start, one, request.sentences)
-    ]
-    starts = tuple(start for start, _ in spans)
-    return Dialogue(script, asked, spoken, joined, rate, write_cues(captions, "srt"), starts)
-
-
 def retiming_of(line: ScriptLine) -> Stretch:
-    return Stretch(1.0 if line.speed is None else line.speed, 0.0 if line.pitch is None else line.pitch)
-
-
-def check_retiming(lines: Iterable[ScriptLine], may_fit: bool = False) -> None:
-    """Raise ValueError if the library of speed and pitch is needed, also to fit lines, and not installed."""
-    if may_fit or not all(retiming_of(line).changes_nothing for line in lines):
-        check_installed()
+    return Stretch(line.speed or 1.0, line.pitch or 0.0)
 
 
 def retime(spoken: Spoken, by: Stretch) -> Spoken:
@@ -189,8 +169,7 @@ def retime(spoken: Spoken, by: Stretch) -> Spoken:
     waveform = stretch(spoken.waveform, spoken.sample_rate, by)
     spans = tuple(_move(span, by.speed, len(waveform)) for span in spoken.spans)
     report = replace(spoken.report, seconds=len(waveform) / spoken.sample_rate)
-    speed = spoken.speed * by.speed
-    return replace(spoken, waveform=waveform, spans=spans, report=report, speed=speed)
+    return replace(spoken, waveform=waveform, spans=spans, report=report, speed=spoken.speed * by.speed)
 
 
 def _move(span: PieceSpan, speed: float, length: int) -> PieceSpan:

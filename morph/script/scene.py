@@ -1,6 +1,5 @@
 """Play a script while it is made: lines and pauses in order, as one continuous sound."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -8,14 +7,13 @@ import numpy as np
 
 from ...postprocess.join import silences
 from ...postprocess.stretch import stretch
-from ..kept.once import Listener
+from ..kept.render import Listener
 from ..speech.lines import Spoken
 from ..text.scripts.script import Script
 from ..words.timing import WordTime, retime_words
 from .dialogue import amplify, retiming_of, spacing_of
 
 PAUSE_PORTION_S = 1.0  # of a pause per chunk: the reader of a stream wants small ones
-NOTHING = np.zeros(0, dtype=np.float32)
 
 
 class Player(Protocol):
@@ -49,57 +47,32 @@ class ScenePlayer:
         self._lines, self._rate, self._player, self._words = script.lines, rate, player, words
         lead, gaps, tail = silences(spacing_of(script, gap_s), len(self._lines) - 1, rate)
         self._silences = [lead, *gaps, tail]
-        self._begun = 0  # lines
-        self._played: dict[int, list[np.ndarray]] = {}  # the played samples
-        self._complete: dict[int, np.ndarray] = {}  # lines that play only when complete
-        self._later: deque[tuple[int, np.ndarray]] = deque()  # samples to play, with their lines
+        self._played: dict[int, list[np.ndarray]] = {}
 
     def listen(self, listener: Listener) -> Listener:
         """Return the listener for ``speak_lines``; ``listener`` still gets the progress."""
         if not self._player.has_listener:
             return listener
-        return Listener(listener.on_frame, listener.on_phase, self._add, self._end)
-
-    def _needs_all(self, index: int) -> bool:
         # Speed and pitch need later samples.
-        return not retiming_of(self._lines[index]).changes_nothing
+        retimed = {index for index, line in enumerate(self._lines) if not retiming_of(line).changes_nothing}
+        return Listener(listener.on_frame, listener.on_phase, self._play, self._show_words, retimed)
 
-    def _add(self, index: int, samples: np.ndarray) -> None:
-        if index in self._played and self._needs_all(index):
-            return
-        self._played.setdefault(index, [])
-        self._later.append((index, samples))
-        self._play_next()
+    def _play(self, index: int, samples: np.ndarray) -> None:
+        line, by = self._lines[index], retiming_of(self._lines[index])
+        if index not in self._played:
+            self._pause(index)
+            self._player.begin(line.name, line.text)
+        if len(samples) and not by.changes_nothing:
+            samples = stretch(samples, self._rate, by)
+        # Adding zero turns -0.0 into 0.0, as in the track.
+        played = amplify(samples, line.gain_db) + np.float32(0)
+        self._played.setdefault(index, []).append(played)
+        self._player.play(played)
 
-    def _end(self, index: int, spoken: Spoken) -> None:
+    def _show_words(self, index: int, spoken: Spoken) -> None:
         if self._words is not None and spoken.report.takes == 1:  # another take was not what played
             speed = retiming_of(self._lines[index]).speed
             self._player.show_words(index, retime_words(self._words(spoken), speed))
-        if self._needs_all(index):
-            self._complete[index] = spoken.waveform
-            self._play_next()
-
-    def _play_next(self) -> None:
-        """Play what has come, in order, up to a line that plays only when complete."""
-        while self._later:
-            index, samples = self._later[0]
-            if self._needs_all(index):
-                if index not in self._complete:
-                    return
-                samples, by = self._complete.pop(index), retiming_of(self._lines[index])
-                samples = stretch(samples, self._rate, by) if len(samples) else samples
-            self._later.popleft()
-            self._play(index, samples)
-
-    def _play(self, index: int, samples: np.ndarray) -> None:
-        if index == self._begun:
-            self._begun += 1
-            self._pause(index)
-            self._player.begin(self._lines[index].name, self._lines[index].text)
-        # Adding zero turns -0.0 into 0.0, as in the track.
-        played = amplify(samples, self._lines[index].gain_db) + np.float32(0)
-        self._played[index].append(played)
-        self._player.play(played)
 
     def _pause(self, index: int) -> None:
         left, portion = self._silences[index], round(PAUSE_PORTION_S * self._rate)
@@ -113,6 +86,6 @@ class ScenePlayer:
             return
         self._pause(len(self._lines))
         for index, one in enumerate(spoken):
-            if not np.array_equal(np.concatenate([*self._played[index], NOTHING]), one.waveform):
+            if not np.array_equal(np.concatenate(self._played[index]), one.waveform):
                 self._player.begin(f"{one.report.name} again".strip(), one.report.text)
                 self._player.play(one.waveform)

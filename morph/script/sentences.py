@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-import numpy as np
-
 from ...postprocess.ends import quiet_spans, speech_span
 from ...postprocess.join import Span
 from ..speech.lines import PieceSpan, Spoken
+from ..speech.takes import ERROR
 from ..text.pronunciation import shown_text
 from ..text.scripts.cues import Cue
 from ..text.split import split_sentences
@@ -21,7 +20,7 @@ REACH = 0.5  # how far a pause may be from the expected place, relative to the s
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Segment:
     """A part of a line that ends at a piece's end or a pause between sentences."""
 
     letters: int
@@ -36,6 +35,17 @@ def _cue(start: int, spoken: Spoken, text: str, part: Span) -> Cue:
     # To the nearest millisecond, halves up, in integers: floats would round some halves down.
     first, last = ((2000 * (start + begin + edge) + rate) // (2 * rate) for edge in edges)
     return Cue(first, last, text, spoken.report.name)
+
+
+def cues_of(lines: Sequence[Spoken], starts: Sequence[int], sentences: bool = False) -> list[Cue]:
+    """Return the captions of a track, ordered by time; see ``captions_of``. Failed lines have none."""
+    cues = [
+        cue
+        for start, one in zip(starts, lines, strict=True)
+        if one.report.ended != ERROR
+        for cue in captions_of(start, one, sentences)
+    ]
+    return sorted(cues, key=lambda cue: cue.start_ms)
 
 
 def captions_of(start: int, spoken: Spoken, sentences: bool = False) -> list[Cue]:
@@ -58,7 +68,7 @@ def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
     return said, written if len(written) == len(said) else said
 
 
-def _join(parts: Sequence[_Part], said: Sequence[str], shown: Sequence[str]) -> Iterator[tuple[str, Span]]:
+def _join(parts: Sequence[_Segment], said: Sequence[str], shown: Sequence[str]) -> Iterator[tuple[str, Span]]:
     """Yield texts of whole sentences with their samples: parts are joined until one ends with a sentence."""
     ends = {letters: count for count, letters in enumerate(accumulate(map(_letters, said)), start=1)}
     done, begin = 0, parts[0].start
@@ -70,12 +80,13 @@ def _join(parts: Sequence[_Part], said: Sequence[str], shown: Sequence[str]) -> 
             done, begin = count, parts[min(number, len(parts) - 1)].start
 
 
-def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
+def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Segment]:
     begin, end, sentences = piece.start, piece.end, split_sentences(piece.text)
-    pauses = find_pauses(spoken.waveform[begin:end], spoken.sample_rate)
+    quiet = quiet_spans(spoken.waveform[begin:end], spoken.sample_rate)
+    pauses = [(start, stop) for start, stop in quiet if start > 0 and stop < end - begin]
     lengths = [len(sentence) for sentence in sentences]
     expected = [total / sum(lengths) * (end - begin) for total in accumulate(lengths)][:-1]
-    parts: list[_Part] = []
+    parts: list[_Segment] = []
     waiting, last = [sentences[0]], 0
     for sentence, place, (before, after) in zip(sentences[1:], expected, pairwise(lengths), strict=True):
         reach = REACH * min(before, after) / sum(lengths) * (end - begin)
@@ -83,13 +94,7 @@ def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Part]:
             (stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach
         ]
         if near and max(near)[1] // 2 > last:
-            parts.append(_Part(_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
+            parts.append(_Segment(_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
             waiting, last = [], max(near)[1] // 2
         waiting.append(sentence)
-    return [*parts, _Part(_letters("".join(waiting)), begin + last, end)]
-
-
-def find_pauses(waveform: np.ndarray, sample_rate: int) -> list[Span]:
-    """Return the pauses of a mono waveform (``quiet_spans``) that lie between sounds, in samples."""
-    quiet = quiet_spans(waveform, sample_rate)
-    return [(start, end) for start, end in quiet if start > 0 and end < len(waveform)]
+    return [*parts, _Segment(_letters("".join(waiting)), begin + last, end)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -101,6 +101,9 @@ class Spoken:
     speed: float = 1.0  # of the audio, relative to decoding (``script/retime.py``)
     words: tuple[WordTime, ...] = ()  # at speed 1, if a server reports them; else the traces do
     number: int = 0  # of its caption in the file; 0 if there is none
+
+    def with_notes(self, *notes: str) -> Spoken:
+        return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
 
 def check_complete(lines: Sequence[Line]) -> None:

@@ -67,11 +67,22 @@ def mixed_embedding(
     voices: Sequence[Voice], shares: Sequence[float], model: Model | None = None
 ) -> torch.Tensor:
     """Return the embeddings' sum, each times its share, ``[H]`` in the first one's dtype; errors as ``mix_voices``."""
-    _check_sizes(voices)
+    sizes = sorted({voice.model_size for voice in voices} - {""})
+    if len(sizes) > 1:
+        shown = ", ".join(SIZE_NAMES.get(size, size) for size in sizes)
+        raise ValueError(
+            f"voices of different model sizes ({shown}) cannot be blended: make them with one model"
+        )
     presets = [voice for voice in voices if voice.kind in NAMED]
     if presets and len(presets) < len(voices):
         _check_mixture(presets[0], model)
-    embeddings = _embeddings_of(voices, model)
+    embeddings = [embedding_of(voice, model) for voice in voices]
+    widths = sorted({len(embedding) for embedding in embeddings})
+    if len(widths) > 1:
+        raise ValueError(
+            f"voices whose embeddings have {' and '.join(map(str, widths))} numbers cannot be blended: "
+            "make them with one model"
+        )
     parts = torch.stack([one.float() for one in embeddings]) * torch.tensor(shares)[:, None]
     return parts.sum(0).to(embeddings[0].dtype)
 
@@ -107,15 +118,6 @@ def _shares_of(voices: Sequence[Voice], weights: Sequence[float]) -> list[float]
     return shares
 
 
-def _check_sizes(voices: Sequence[Voice]) -> None:
-    sizes = sorted({voice.model_size for voice in voices} - {""})
-    if len(sizes) > 1:
-        shown = ", ".join(SIZE_NAMES.get(size, size) for size in sizes)
-        raise ValueError(
-            f"voices of different model sizes ({shown}) cannot be blended: make them with one model"
-        )
-
-
 def _check_mixture(named: Voice, model: Model | None) -> None:
     """Raise ValueError if presets and clones do not share one space."""
     if model is None:
@@ -133,17 +135,6 @@ def _needs_model(voice: Voice) -> ValueError:
         f"voice {voice.name!r} ({voice.kind}) needs its checkpoint: connect Load Qwen3-TTS Model to model of Blend "
         "Voices or Shift Voice"
     )
-
-
-def _embeddings_of(voices: Sequence[Voice], model: Model | None) -> list[torch.Tensor]:
-    embeddings = [embedding_of(voice, model) for voice in voices]
-    widths = sorted({len(embedding) for embedding in embeddings})
-    if len(widths) > 1:
-        raise ValueError(
-            f"voices whose embeddings have {' and '.join(map(str, widths))} numbers cannot be blended: "
-            "make them with one model"
-        )
-    return embeddings
 
 
 def embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
@@ -164,7 +155,7 @@ def embedding_of(voice: Voice, model: Model | None) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Shift:
-    """Where a voice is moved, from the mean of ``away`` to the mean of ``toward``, best of the same speakers.
+    """The direction of a shift: from the mean of ``away`` to the mean of ``toward``, best of the same speakers.
 
     ``strength`` multiplies the difference, within SHIFT_STRENGTHS; negative goes the other way. Raises ValueError for
     no voices, or another strength.
@@ -181,7 +172,7 @@ class Shift:
 
     @property
     def recipe(self) -> str:
-        """What is added, in words: "+ 1.5 * (Anna angry - Anna calm)"."""
+        """The added difference in words: "+ 1.5 * (Anna angry - Anna calm)"."""
         sign = "-" if self.strength < 0 else "+"
         return f"{sign} {abs(self.strength):g} * ({_mean_of(self.toward)} - {_mean_of(self.away)})"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ..text.names import name_key
@@ -18,8 +19,8 @@ GIVEN, SAVED, PRESET = "cast", "saved voice", "preset"  # where a voice came fro
 
 
 @dataclass(frozen=True)
-class Part:
-    """A character."""
+class Character:
+    """A character; its voice is made when a line needs it."""
 
     origin: str  # GIVEN, SAVED or PRESET
     make: Callable[[], Voice]
@@ -30,85 +31,78 @@ class Part:
 class Cast(Mapping[str, Voice]):
     """Voices by name; no two names are the same (``names.name_key``)."""
 
-    parts: Mapping[str, Part]
+    characters: Mapping[str, Character]
     _made: dict[str, Voice] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Voice:
         if name not in self._made:
-            self._made[name] = self.parts[name].make()
+            self._made[name] = self.characters[name].make()
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.parts)
+        return iter(self.characters)
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.characters)
 
     def spelled(self, name: str) -> str | None:
         """Return a name as the cast spells it, or None."""
-        return next((known for known in self.parts if name_key(known) == name_key(name)), None)
+        return next((known for known in self.characters if name_key(known) == name_key(name)), None)
 
     def spoken_by(self, own: Mapping[str, Any]) -> Cast:
         """Return a cast whose characters (with moods) or single moods have the backends ``own`` (``Voice.by``)."""
         known = {name_key(name): by for name, by in own.items()}
-        parts = dict(self.parts)
-        for name, part in self.parts.items():
-            mood = split_mood(name)
-            for key in map(name_key, (name, mood[0]) if mood else (name,)):
-                if key in known:
-                    parts[name] = _spoken_by(part, known[key])
-                    break
-        return Cast(parts)
+        characters = dict(self.characters)
+        for name, character in characters.items():
+            speaker, *_ = split_mood(name) or (name,)
+            if (by := known.get(name_key(name), known.get(name_key(speaker)))) is not None:
+                characters[name] = replace(character, make=partial(_make, character, by))
+        return Cast(characters)
 
     def describe_found(self) -> str:
         """Return a sentence on where the used voices that were not given were found; "" for none."""
         found = [
-            f"{name} ({' '.join(filter(None, (part.origin, part.voice)))})"
+            f"{name} ({' '.join(filter(None, (character.origin, character.voice)))})"
             for name in self._made
-            if (part := self.parts[name]).origin != GIVEN
+            if (character := self.characters[name]).origin != GIVEN
         ]
         return f"Voices found by name: {', '.join(found)}." if found else ""
 
 
-def _spoken_by(part: Part, by: Any) -> Part:
-    def make() -> Voice:
-        voice = part.make()
-        return voice if voice.by is by else replace(voice, by=by)  # prompt caches use the voice's identity
-
-    return replace(part, make=make)
+def _make(character: Character, by: Any) -> Voice:
+    voice = character.make()
+    return voice if voice.by is by else replace(voice, by=by)  # prompt caches use the voice's identity
 
 
-def join_parts(*groups: Mapping[str, Part]) -> Cast:
+def join_characters(*groups: Mapping[str, Character]) -> Cast:
     """Return the cast of several groups; of equal names the first counts."""
-    keys: set[str] = set()
-    parts: dict[str, Part] = {}
+    by_key: dict[str, tuple[str, Character]] = {}
     for group in groups:
-        for name, part in group.items():
-            if (key := name_key(name)) not in keys:
-                keys.add(key)
-                parts[name] = part
-    return Cast({**parts, **_moods_of(parts, keys)})
+        for name, character in group.items():
+            by_key.setdefault(name_key(name), (name, character))
+    characters = dict(by_key.values())
+    return Cast({**characters, **_moods_of(characters, by_key)})
 
 
-def _moods_of(parts: Mapping[str, Part], keys: Collection[str]) -> dict[str, Part]:
+def _moods_of(characters: Mapping[str, Character], keys: Collection[str]) -> dict[str, Character]:
     """Return the moods that characters have through their voices, except those in the cast by name (``keys``)."""
     moods: dict[str, list[tuple[str, str]]] = {}
-    for name in parts:
+    for name in characters:
         if split := split_mood(name):
             moods.setdefault(name_key(split[0]), []).append((name, split[1]))
-    found: dict[str, Part] = {}
-    for name, part in parts.items():
-        for known, mood in moods.get(name_key(part.voice), ()) if part.voice else ():
+    found: dict[str, Character] = {}
+    for name, character in characters.items():
+        for known, mood in moods.get(name_key(character.voice), ()) if character.voice else ():
             if name_key(own := with_mood(name, mood)) not in keys:
-                found[own] = replace(parts[known], voice=known)
+                found[own] = replace(characters[known], voice=known)
     return found
 
 
-def given_parts(voices: Mapping[str, Voice]) -> dict[str, Part]:
-    return {name: Part(GIVEN, lambda voice=voice: voice, voice.name) for name, voice in voices.items()}  # type: ignore[misc]
+def given_characters(voices: Mapping[str, Voice]) -> dict[str, Character]:
+    return {name: Character(GIVEN, lambda voice=voice: voice, voice.name) for name, voice in voices.items()}  # type: ignore[misc]
 
 
-def named_parts(origin: str, names: Iterable[str], make: Callable[[str], Voice]) -> dict[str, Part]:
+def named_characters(origin: str, names: Iterable[str], make: Callable[[str], Voice]) -> dict[str, Character]:
     """Return the characters of these voice names, except names that no script line can have."""
     usable = [name for name in names if not any(char in name for char in RESERVED)]
-    return {name: Part(origin, lambda name=name: make(name)) for name in usable}  # type: ignore[misc]
+    return {name: Character(origin, partial(make, name)) for name in usable}

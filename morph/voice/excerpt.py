@@ -5,11 +5,13 @@ pauses beyond half a second, a fifth of a second for each clipped 20 ms, a quart
 the level of its phrases varies, and a second for each end outside a pause. Of equal parts the first is taken.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .measure import FRAME_S, SHORTEST_PAUSE_S, Measured, Part, measure
+from .measure import FRAME_S, SHORTEST_PAUSE_S, Interval, Measurement, measure
 from .reference import LONGEST_S as MOST_USED_S
 from .reference import SHORTEST_S as LEAST_S
 
@@ -76,7 +78,7 @@ def cut_part(
     return part.cut(waveform, sample_rate), tuple(tell(part, measured, waveform, sample_rate))
 
 
-def tell(part: Excerpt, measured: Measured, waveform: np.ndarray, sample_rate: int) -> list[str]:
+def tell(part: Excerpt, measured: Measurement, waveform: np.ndarray, sample_rate: int) -> list[str]:
     """Return lines for people about a part: its place, why it is the best, its figures, its faults.
 
     ``measured`` and ``waveform`` (``[T]`` or ``[C, T]``) are of the whole recording, whose pauses show the noise.
@@ -90,15 +92,56 @@ def tell(part: Excerpt, measured: Measured, waveform: np.ndarray, sample_rate: i
     ]
 
 
-def propose(measured: Measured) -> Excerpt:
+def propose(measured: Measurement) -> Excerpt:
     """Return the best 3 to 12 s of a recording, or what there is."""
     if not measured.speech:
         return Excerpt(0.0, min(measured.seconds, LONGEST_S), "no speech is found: its beginning")
-    parts = _Parts(measured)
-    return parts.best() or parts.everything()
+    stretches = [short for one in measured.speech for short in _divide(one, measured.frame_db)]
+    edges = [0.0, *(edge for stretch in stretches for edge in stretch), measured.seconds]
+    # Before each stretch, and after the last one.
+    pauses = [start - end for end, start in zip(edges[::2], edges[1::2], strict=True)]
+    best, most = None, -math.inf
+    for first, (start, _) in enumerate(stretches):
+        for last in range(first + 1, len(stretches) + 1):
+            if stretches[last - 1][1] - start > LONGEST_S + FRAME_S / 2:
+                break
+            part, score = _rate(measured, stretches[first:last], pauses[first : last + 1])
+            if score > most:  # the first of equal ones
+                best, most = part, score
+    if best is not None:
+        return best
+    all_speech, _ = _rate(measured, stretches, pauses)
+    end = min(
+        max(all_speech.end_s, all_speech.start_s + LEAST_S), all_speech.start_s + LONGEST_S, measured.seconds
+    )
+    return Excerpt(max(0.0, min(all_speech.start_s, end - LEAST_S)), end, "there is no other speech")
 
 
-def better_part(measured: Measured, icl: bool = False) -> Excerpt | None:
+def _rate(
+    measured: Measurement, stretches: Sequence[Interval], pauses: Sequence[float]
+) -> tuple[Excerpt, float]:
+    """Return the part with these stretches of speech, and its score, -inf unless it lasts 3 to 12 s.
+
+    ``pauses``: before each of its stretches, and after the last one.
+    """
+    start = stretches[0][0] - min(LEAD_S, pauses[0] / 2)
+    end = stretches[-1][1] + min(TAIL_S, pauses[-1] / 2)
+    if not SHORTEST_S <= end - start <= LONGEST_S:
+        return Excerpt(start, end), -math.inf
+    lengths = np.array([end - start for start, end in stretches])
+    levels = np.array([_frames(measured.frame_db, one).mean() for one in stretches])
+    spoken, level = lengths.sum(), np.average(levels, weights=lengths)
+    varies = math.sqrt(np.average((levels - level) ** 2, weights=lengths))
+    too_long = sum(max(pause - LONGEST_PAUSE_S, 0) for pause in pauses[1:-1])
+    clipped = _frames(measured.clipped_frames, (start, end)).sum()
+    cuts = sum(pause < SHORTEST_PAUSE_S / 2 for pause in (pauses[0], pauses[-1]))
+    score = spoken - too_long - PER_CLIPPED_FRAME * clipped - PER_DB * varies - PER_CUT * cuts
+    ends = f"{cuts} of its ends not in a pause" if cuts else "starts and ends in pauses"
+    about = f"{spoken:.1f} s of speech, {'clipped' if clipped else 'not clipped'}, {ends}"
+    return Excerpt(start, end, about), round(score, 3)  # closer ones are equal
+
+
+def better_part(measured: Measurement, icl: bool = False) -> Excerpt | None:
     """Return the best part if the whole recording is worse, else None.
 
     The whole is worse if it is longer than cloning uses, or with ``icl``, where every line continues it, than 12 s;
@@ -115,74 +158,7 @@ def better_part(measured: Measured, icl: bool = False) -> Excerpt | None:
     return part if part.seconds >= SHORTEST_S and (is_long or is_spoilt) else None
 
 
-class _Parts:
-    """The parts of a recording, of at most 12 s, that begin and end with a stretch of speech.
-
-    Arrays of parts are in the order of their first, then of their last stretch.
-    """
-
-    def __init__(self, measured: Measured):
-        self._measured = measured
-        stretches = [short for one in measured.speech for short in _divide(one, measured.frame_db)]
-        self._levels = np.array([_frames(measured.frame_db, one).mean() for one in stretches])
-        self._starts, self._ends = np.array(stretches).T
-        # Before each stretch, and after the last one.
-        self._pauses = np.append(self._starts, measured.seconds) - np.append(0.0, self._ends)
-        numbers = np.arange(len(stretches))
-        # The last stretch of each part, plus one.
-        behind = np.searchsorted(self._ends, self._starts + LONGEST_S + FRAME_S / 2)
-        self._first = np.repeat(numbers, behind - numbers)
-        self._last = np.concatenate([np.arange(*one) for one in zip(numbers, behind, strict=True)])
-
-    def best(self) -> Excerpt | None:
-        """Return the best part of 3 to 12 s, or None."""
-        start, end = self._bounds(self._first, self._last)
-        fits = (end - start >= SHORTEST_S) & (end - start <= LONGEST_S)
-        if not fits.any():
-            return None
-        best = int(np.argmax(np.where(fits, self._rate(start, end), -np.inf)))  # the first of equal ones
-        spoken = float(self._sum(self._ends - self._starts)[best])
-        clipped = _frames(self._measured.clipped_frames, (start[best], end[best])).any()
-        cuts = int(self._cuts()[best])
-        about = f"{spoken:.1f} s of speech, {'clipped' if clipped else 'not clipped'}, " + (
-            f"{cuts} of its ends not in a pause" if cuts else "starts and ends in pauses"
-        )
-        return Excerpt(float(start[best]), float(end[best]), about)
-
-    def everything(self) -> Excerpt:
-        """Return all the speech; at least 1 s, and at most 12."""
-        first, last = (float(one) for one in self._bounds(np.array(0), np.array(len(self._starts) - 1)))
-        end = min(max(last, first + LEAST_S), first + LONGEST_S, self._measured.seconds)
-        return Excerpt(max(0.0, min(first, end - LEAST_S)), end, "there is no other speech")
-
-    def _bounds(self, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        lead, tail = (
-            np.minimum(LEAD_S, self._pauses[first] / 2),
-            np.minimum(TAIL_S, self._pauses[last + 1] / 2),
-        )
-        return self._starts[first] - lead, self._ends[last] + tail
-
-    def _rate(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        lengths = self._ends - self._starts
-        spoken, level, square = (self._sum(lengths * self._levels**power) for power in range(3))
-        varies = np.sqrt(np.maximum(square / spoken - (level / spoken) ** 2, 0))
-        too_long = np.maximum(self._pauses[:-1] - LONGEST_PAUSE_S, 0)
-        pauses = self._sum(too_long) - too_long[self._first]
-        clipped = np.append(0, np.cumsum(self._measured.clipped_frames))
-        count = clipped[_frame_at(end, len(clipped))] - clipped[_frame_at(start, len(clipped))]
-        lost = pauses + PER_CLIPPED_FRAME * count + PER_DB * varies + PER_CUT * self._cuts()
-        return np.round(spoken - lost, 3)  # closer ones are equal
-
-    def _sum(self, values: np.ndarray) -> np.ndarray:
-        sums = np.append(0, np.cumsum(values))
-        return sums[self._last + 1] - sums[self._first]
-
-    def _cuts(self) -> np.ndarray:
-        cut = self._pauses < SHORTEST_PAUSE_S / 2
-        return cut[self._first].astype(int) + cut[self._last + 1]
-
-
-def _divide(stretch: Part, levels: np.ndarray) -> list[Part]:
+def _divide(stretch: Interval, levels: np.ndarray) -> list[Interval]:
     start, end = stretch
     parts = []
     while end - start > LONGEST_S:
@@ -193,10 +169,7 @@ def _divide(stretch: Part, levels: np.ndarray) -> list[Part]:
     return [*parts, (start, end)]
 
 
-def _frame_at(seconds: np.ndarray, count: int) -> np.ndarray:
-    return np.minimum(np.round(seconds / FRAME_S).astype(int), count - 1)
-
-
-def _frames(values: np.ndarray, part: Part) -> np.ndarray:
-    first, last = _frame_at(np.array(part), len(values) + 1)
+def _frames(values: np.ndarray, part: Interval) -> np.ndarray:
+    """Return the values of a part's frames, at least one."""
+    first, last = (min(round(moment / FRAME_S), len(values)) for moment in part)
     return values[min(first, len(values) - 1) : max(first + 1, last)]

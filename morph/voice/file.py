@@ -82,8 +82,8 @@ def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
         key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
     }
     texts = {key: getattr(voice, key) for key in TEXTS}
-    said = {key: text for key, text in texts.items() if text is not None or key not in LATER}
-    return json.dumps(said, ensure_ascii=False), tensors
+    saved = {key: text for key, text in texts.items() if text is not None or key not in LATER}
+    return json.dumps(saved, ensure_ascii=False), tensors
 
 
 def digest(words: str, tensors: Mapping[str, torch.Tensor]) -> str:
@@ -102,24 +102,19 @@ def _digest_of_parts(words: str, parts: Mapping[str, Mapping[str, Any]]) -> str:
     return total.hexdigest()
 
 
-def load_voice(path: Path) -> Voice:
-    """Read a voice file; ValueError if it is missing, damaged, of another format or of a later version."""
-    return parse_voice(_content(path), path.name)
-
-
-def read_voice(path: Path, content: bytes | None = None) -> tuple[Voice, str]:
-    """Return the voice in a file and its description, or ""; errors as ``load_voice``.
+def load_voice(path: Path, content: bytes | None = None) -> Voice:
+    """Read a voice file; ValueError if it is missing, damaged, of another format or of a later version.
 
     Nothing is read if its ``content`` is given.
     """
-    voice, description = _parse(_content(path) if content is None else content, path.name)
+    return _parse(path, content)[0]
+
+
+def read_voice(path: Path, content: bytes | None = None) -> tuple[Voice, str]:
+    """Return the voice in a file and its description, or ""; arguments and errors as ``load_voice``."""
+    voice, description = _parse(path, content)
     with _readable(path.name):
         return voice, check_description(description)
-
-
-def parse_voice(content: bytes, name: str) -> Voice:
-    """Return the voice in the bytes of a voice file; errors as ``load_voice`` name the file ``name``."""
-    return _parse(content, name)[0]
 
 
 def read_fields(path: Path) -> dict[str, Any]:
@@ -136,9 +131,10 @@ def _damaged(name: str, why: object) -> ValueError:
     return ValueError(f"voice file {name} is damaged ({why}): save the voice again")
 
 
-def _parse(content: bytes, name: str) -> tuple[Voice, str]:
-    fields = _fields_of(content, name)
-    with _readable(name):
+def _parse(path: Path, content: bytes | None) -> tuple[Voice, str]:
+    content = _content(path) if content is None else content
+    fields = _fields_of(content, path.name)
+    with _readable(path.name):
         tensors, _ = unpack_tensors(content)
         given: dict[str, Any] = {key: fields.get(key) for key in TEXTS}
         return Voice(**given | {key: tensors.get(key) for key in TENSORS}), fields["description"]

@@ -12,7 +12,7 @@ DEMO_SIZE = "0b02"  # of the checkpoint in the pack
 
 @dataclass(frozen=True)
 class Needs:
-    """What a voice needs of a checkpoint."""
+    """The properties of a checkpoint that a voice needs."""
 
     size: str  # upstream's tts_model_size; "" for any
     type: str = ""  # upstream's tts_model_type; "" for any

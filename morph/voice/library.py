@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,7 @@ class VoiceLibrary:
         path, new = self.find(name), typed_name(new)
         voice, description = read_voice(path)
         target = confine(path.parent, new + SUFFIX)
-        # Where names have no case, "anna" is there already when it becomes "Anna".
+        # On a system that ignores case, "Anna" is the file of "anna".
         if any(one.exists() and not one.samefile(path) for one in (target, self.files().get(new, target))):
             raise _taken(new)
         with _explained(path):
@@ -160,15 +159,10 @@ def list_of(path: Path) -> Path:
     return path.with_name(path.stem + LIST_SUFFIX)
 
 
-@lru_cache(256)
-def _files(path: Path) -> tuple[Path, ...]:
-    transcript = (path.with_suffix(".txt"),) if is_recording(path) else ()
-    return path, *transcript, list_of(path)
-
-
 def source_states(path: Path) -> tuple[FileState, ...]:
     """Return the states of the file of a voice or a recording, and of the files beside it."""
-    return tuple(map(file_state, _files(path)))
+    transcript = [path.with_suffix(".txt")] if is_recording(path) else []
+    return tuple(map(file_state, [path, *transcript, list_of(path)]))
 
 
 def is_recording(path: Path) -> bool:
@@ -223,13 +217,13 @@ def _about(name: str, path: Path) -> tuple[dict[str, Any], Needs]:
         return {"name": name, "kind": "recording", "fits": "a checkpoint that clones"}, Needs("", "base")
     fields = read_fields(path)
     codes, needs = fields["ref_codes"], needs_of(fields)
-    told = ("description", "speaker", "instruct", "transcript", "recipe")
+    shown = ("description", "speaker", "instruct", "transcript", "recipe")
     about = {
         "name": name,
         "kind": fields["kind"],
         "model": SIZE_NAMES.get(fields["model_size"], fields["model_size"]),
         "fits": str(needs),
-        **{key: fields.get(key) for key in told},
+        **{key: fields.get(key) for key in shown},
         "reference_seconds": None if codes is None else round((codes["shape"] or [0])[0] / FRAME_RATE, 2),
     }
     return about, needs

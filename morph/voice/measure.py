@@ -27,12 +27,12 @@ FEWEST_FLAT = 3  # places; one or two are just the loudest moments
 QUIET_SPEECH_DB = -35.0  # dBFS; quieter speech was recorded from afar or with a low gain
 NOISY_DB = 15.0  # between speech and noise; below, the voice has the noise too
 
-Part = tuple[float, float]
-"""Where a part of a recording starts and ends, in seconds."""
+Interval = tuple[float, float]
+"""The start and the end of a part of a recording, in seconds."""
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurement:
     """The measurements of a recording."""
 
     seconds: float
@@ -40,7 +40,7 @@ class Measured:
     peak_db: float  # of the loudest sample in any channel, in dBFS
     noise_db: float | None  # of its pauses, in dBFS, LOWEST_DB for digital silence; None without pauses
     clipped: float  # share of clipped samples, 0..1
-    speech: tuple[Part, ...]  # where somebody speaks, in order
+    speech: tuple[Interval, ...]  # where somebody speaks, in order
     frame_db: np.ndarray  # level of each FRAME_S, ``[N]``
     clipped_frames: np.ndarray  # whether anything in each is clipped, ``[N]``
 
@@ -67,7 +67,7 @@ class Measured:
 
     @property
     def faults(self) -> dict[str, str]:
-        """What would spoil a voice: a name and a sentence for each; none for an ordinary recording."""
+        """Faults that would spoil a voice: a name and a sentence for each; none for an ordinary recording."""
         if not self.speech:
             return {"speech": "no speech is found: its level hardly changes, like noise or a tone"}
         found = {}
@@ -80,7 +80,7 @@ class Measured:
         return found
 
 
-def measure(waveform: np.ndarray, sample_rate: int) -> Measured:
+def measure(waveform: np.ndarray, sample_rate: int) -> Measurement:
     """Measure a recording, float ``[T]`` or ``[C, T]``; ValueError if it is shorter than 1 s, or not finite."""
     channels = check_channels(waveform, sample_rate)
     starts = _frame_starts(channels.shape[1], sample_rate)
@@ -91,7 +91,7 @@ def measure(waveform: np.ndarray, sample_rate: int) -> Measured:
     flat = _find_flat(channels, sample_rate)
     seconds, pauses = channels.shape[1] / sample_rate, levels[~inside]
     spoken = levels[inside] if speech else levels
-    return Measured(
+    return Measurement(
         seconds,
         10 * math.log10(float(np.mean(10 ** (spoken / 10)))),
         max(LOWEST_DB, 20 * math.log10(max(float(np.abs(channels).max()), 1e-9))),
@@ -125,8 +125,7 @@ def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:
     if loud - noise < STEADY_DB:
         return []
     least = max(loud - SPEECH_RANGE_DB, noise + ABOVE_NOISE * (loud - noise))
-    edges = np.flatnonzero(np.diff(levels >= least, prepend=False, append=False))
-    spans = _join(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    spans = _join(_runs(levels >= least))
     return [(start, end) for start, end in spans if (end - start) * FRAME_S >= SHORTEST_SPEECH_S]
 
 
@@ -137,6 +136,12 @@ def _join(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
             start = joined.pop()[0]
         joined.append((start, end))
     return joined
+
+
+def _runs(marked: np.ndarray) -> list[tuple[int, int]]:
+    """Return where each run of marked elements begins and ends."""
+    edges = np.flatnonzero(np.diff(marked, prepend=False, append=False)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def _mark(spans: Iterable[tuple[int, int]], count: int) -> np.ndarray:
@@ -152,12 +157,7 @@ def _find_flat(channels: np.ndarray, sample_rate: int) -> np.ndarray:
     found = np.zeros(channels.shape[1], dtype=bool)
     for channel in np.abs(channels):
         near = channel >= min(FLAT * float(channel.max()), 1.0)
-        edges = np.flatnonzero(np.diff(near, prepend=False, append=False))
-        tops = [
-            (start, end)
-            for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-            if end - start >= longest
-        ]
+        tops = [(start, end) for start, end in _runs(near) if end - start >= longest]
         if len(tops) >= FEWEST_FLAT and channel.max() > 0:
             found |= _mark(tops, found.size)
     return found

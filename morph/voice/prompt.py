@@ -75,10 +75,6 @@ class Prompt:
     prefix: PromptPrefix | None = None
     text_start: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.min_frames < MIN_FRAMES:
-            raise ValueError(f"min_frames is {self.min_frames}: choose {MIN_FRAMES} or more")
-
     @property
     def length(self) -> int:
         """T, whether or not the rows are made."""
@@ -97,10 +93,8 @@ class Prompt:
     def text_rows(self) -> torch.Tensor:
         return _rows_of(self.trailing)
 
-    def make_inputs(self) -> None:
+    def make_rows(self) -> None:
         _rows_of(self.inputs)
-
-    def make_text(self) -> None:
         _rows_of(self.trailing)
 
 
@@ -124,7 +118,7 @@ class SharedParts(LruCache[Hashable, tuple[Voice | None, Any]]):
         table = model.talker.model.text_embedding.weight
         self.set_origin((model.device, table.dtype, table.data_ptr(), id(model.module)))
 
-    def part(self, key: Hashable, voice: Voice | None, make: Callable[[], Shared]) -> Shared:
+    def part(self, key: Hashable, make: Callable[[], Shared], voice: Voice | None = None) -> Shared:
         """Return the part of this key and voice, made if it is not cached."""
         part: Shared = self.get_or_create((key, id(voice)), lambda: (voice, make()))[1]
         return part
@@ -139,8 +133,9 @@ class PromptBuilder:
 
     def __init__(self, model: Model, shared: SharedParts | None = None):
         self.model = model
-        self._shared = SharedParts(KEPT_PARTS) if shared is None else shared
-        self._shared.use_model(model)
+        shared = SharedParts(KEPT_PARTS) if shared is None else shared
+        shared.use_model(model)
+        self._once = shared.part
 
     @torch.inference_mode()
     def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -223,9 +218,6 @@ class PromptBuilder:
             return PromptPrefix(torch.cat(parts, dim=1)[0])
 
         return self._once(("prefix", language, instruct), make, voice), codec[:, -1:]
-
-    def _once(self, key: Hashable, make: Callable[[], Shared], voice: Voice | None = None) -> Shared:
-        return self._shared.part(key, voice, make)
 
     @property
     def _specials(self) -> _Specials:

@@ -91,7 +91,11 @@ def check_fields(fields: Mapping[str, Any]) -> None:
     if CONTROL.search(name):
         raise ValueError(f"a voice's name {name[:80]!a} has control characters: choose another")
     for key, most in LONGEST.items():
-        _check_length(key, fields.get(key) or "", most)
+        if (length := len(fields.get(key) or "")) > most:
+            raise VoiceTooLong(
+                f"a voice's {_in_words(key)} has {length} characters and {most} are allowed: make the voice again with "
+                "a shorter one"
+            )
     needed = NEEDED[kind]
     for key in (*TENSORS, *TEXTS):
         value = fields.get(key)
@@ -135,14 +139,6 @@ def check_design(description: str) -> str:
     return description.strip()
 
 
-def _check_length(key: str, text: str, most: int) -> None:
-    if len(text) > most:
-        raise VoiceTooLong(
-            f"a voice's {_in_words(key)} has {len(text)} characters and {most} are allowed: make the voice again with "
-            "a shorter one"
-        )
-
-
 def _check_embedding(embedding: torch.Tensor) -> None:
     import torch
 
@@ -163,7 +159,7 @@ def _check_codes(codes: torch.Tensor) -> None:
     if (
         not isinstance(codes, torch.Tensor)
         or codes.ndim != 2
-        or codes.shape[1:] != (CODE_GROUPS,)
+        or codes.shape[1] != CODE_GROUPS
         or not len(codes)
     ):
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...morph.runtime.atomic_file import FileState
 from ...morph.text.names import name_key
 from ...morph.text.scripts.script import NARRATOR, RESERVED, split_mood
-from ...morph.voice.cast import PRESET, SAVED, Cast, given_parts, join_parts, named_parts
+from ...morph.voice.cast import PRESET, SAVED, Cast, given_characters, join_characters, named_characters
 from ...morph.voice.library import source_states
 from ...morph.voice.voice import Voice
 
@@ -91,10 +91,10 @@ def find_characters(model: AnyModel, cast: Mapping[str, Voice] | None) -> Cast:
     from .common import default_narrator
 
     library, given = voice_library(), cast or {}
-    found = join_parts(
-        given_parts(given),
-        named_parts(SAVED, library.sources(), lambda name: library.load(name, model.clone_recording)),
-        named_parts(PRESET, model.speakers(), lambda name: model.preset_voice(name, "")),
+    found = join_characters(
+        given_characters(given),
+        named_characters(SAVED, library.sources(), lambda name: library.load(name, model.clone_recording)),
+        named_characters(PRESET, model.speakers(), lambda name: model.preset_voice(name, "")),
         {} if given else {NARRATOR.upper(): default_narrator(model)},
     )
     return found.spoken_by({name: voice.by for name, voice in given.items() if voice.by is not None})

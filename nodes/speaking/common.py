@@ -18,7 +18,7 @@ from ...morph.checkpoint.json_file import read_object
 from ...morph.options import GenerateOptions, LoadOptions, removed_in
 from ...morph.setting import settings_of
 from ...morph.text.scripts.script import Script, ScriptError, ScriptLine
-from ...morph.voice.cast import PRESET, Part
+from ...morph.voice.cast import PRESET, Character
 from ...morph.voice.fits import needs_of
 from ...morph.voice.recording import read_recording
 from ...morph.voice.voice import Voice
@@ -32,12 +32,12 @@ from ..page.progress import show_progress
 from ..schema import WordsSocket, output, schema
 from ..sound.values import Facts, SpokenWords, describe_seeds, facts_of_line, to_audio, words_of
 from ..voices.voices import PACKED
-from .kept_lines import once_of
+from .kept_lines import render_options
 from .pronunciation import lists_of
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
-    from ...morph.kept.once import Listener, Once
+    from ...morph.kept.render import Listener, RenderOptions
     from ...morph.script.scene import ScenePlayer
     from ...morph.speech.lines import Line, Spoken
     from ...morph.words.timing import WordTime
@@ -101,19 +101,19 @@ def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
     )
 
 
-def default_narrator(model: AnyModel) -> Part:
+def default_narrator(model: AnyModel) -> Character:
     """Return the narrator if none is connected: the model's first speaker, or the recording in the pack."""
     if speakers := model.speakers():
-        return Part(PRESET, lambda: model.preset_voice(speakers[0], ""), speakers[0])
+        return Character(PRESET, lambda: model.preset_voice(speakers[0], ""), speakers[0])
     if isinstance(model, ManagedModel) and model.first.can_clone:
-        return Part("recording", lambda: model.clone_recording(read_recording(PACKED)), PACKED.stem)
+        return Character("recording", lambda: model.clone_recording(read_recording(PACKED)), PACKED.stem)
 
     def refuse() -> Voice:
         raise ValueError(
             "voice is not connected, and the model has no speakers: connect Design Voice or Load Voice"
         )
 
-    return Part("voice", refuse)
+    return Character("voice", refuse)
 
 
 def check_speaking(given: Mapping[str, Any]) -> None:
@@ -161,7 +161,7 @@ class Stage:
     model: AnyModel
     speaks: Speaks
     options: GenerateOptions
-    once: Once
+    render: RenderOptions
     listener: Listener
     page: PlayedSpeech
     notes: list[str]
@@ -170,14 +170,14 @@ class Stage:
 
     def speak(self, lines: Sequence[Line], script: Script, gap_s: float = 0.0) -> list[Spoken]:
         """Return the lines of a script; a listener gets them meanwhile."""
-        from ...morph.kept.once import speak_lines
+        from ...morph.kept.render import speak_lines
         from ...morph.script.scene import ScenePlayer
 
         def words(one: Spoken) -> Sequence[WordTime]:
             return words_of(self.speaks, [one]).lines[0].words
 
         self.player = ScenePlayer(script, gap_s, self.speaks.rate, self.page, words)
-        return speak_lines(self.speaks, lines, self.options, self.once, self.player.listen(self.listener))
+        return speak_lines(self.speaks, lines, self.options, self.render, self.player.listen(self.listener))
 
     def end(
         self,
@@ -222,13 +222,13 @@ class SpeakingNode(io.ComfyNode):
 
         ValueError for unusable inputs, also in place of a ScriptError, whose type users should not see.
         """
-        from ...morph.kept.once import Listener
+        from ...morph.kept.render import Listener
 
         check_speaking(given)
         node, prompt = cls.hidden.unique_id, cls.hidden.prompt or {}
         sent = prompt.get(node, {}).get("inputs", {})  # ComfyUI gives nodes no input that they do not have
         notes = [f"{name} is ignored: it was removed ({sent[name]})." for name in removed_in(sent)]
-        model, options, once = given.get("model"), options_of(given), once_of(given)
+        model, options, render = given.get("model"), options_of(given), render_options(given)
         if model is None:
             label, model = default_model().load(cast.values(), node)
             notes.insert(0, f"No model is connected: {label} speaks.")
@@ -238,7 +238,7 @@ class SpeakingNode(io.ComfyNode):
             announce(node if is_live else None, speaks.rate) as page,
         ):
             try:
-                yield Stage(model, speaks, options, once, Listener(progress, progress.say), page, notes)
+                yield Stage(model, speaks, options, render, Listener(progress, progress.say), page, notes)
             except ScriptError as error:
                 raise ValueError(str(error)) from None
 

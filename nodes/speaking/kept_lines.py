@@ -11,7 +11,7 @@ import folder_paths
 
 if TYPE_CHECKING:
     from ...morph.kept.cache import LineCache
-    from ...morph.kept.once import Once
+    from ...morph.kept.render import RenderOptions
 
 SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that kept lines may take; 0 keeps none
 DEFAULT_MB = 2048
@@ -35,8 +35,8 @@ def kept_lines() -> LineCache:
     return LineCache(folder, max(1, most_megabytes() * 10**6))
 
 
-def once_of(given: Mapping[str, Any]) -> Once:
-    from ...morph.kept.once import Once
+def render_options(given: Mapping[str, Any]) -> RenderOptions:
+    from ...morph.kept.render import RenderOptions
 
     keeps = given.get("reuse_lines", True) and most_megabytes()
-    return Once(kept_lines() if keeps else None, given.get("word_check"))
+    return RenderOptions(kept_lines() if keeps else None, given.get("word_check"))

@@ -12,7 +12,7 @@ from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.text.files import read_text_file
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
-from ...morph.text.scripts.script import NARRATOR, check_script
+from ...morph.text.scripts.script import NARRATOR, Script, check_script
 from ...morph.voice.voice import Voice
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, input_files
@@ -86,10 +86,10 @@ class RenderScript(SpeakingNode):
         with cls.stage(given, cast) as stage:
             characters, lists = find_characters(stage.model, cast), lists_of(given.get("pronunciation"))
             request = ScriptRequest(
-                script, characters, given["language"], seed, gap, sentence_subtitles, lists
+                script, characters, given["language"], seed, lists, gap, sentence_subtitles
             )
             read, lines = read_script(stage.speaks, request, stage.options)
-            made = assemble(read, lines, stage.speak(lines, read, gap), request)
+            made = assemble(read, stage.speak(lines, read, gap), request)
             told = stage.end(lines, made.lines, read.lines, characters.describe_found())
         joined = to_audio(made.joined, made.sample_rate, told.facts)
         shown = show(told.outcome, told.clips(), report=told.report)
@@ -200,18 +200,20 @@ class DubCaptions(SpeakingNode):
         read_sounds: bool = False,
         **given: Any,
     ) -> io.NodeOutput:
-        from ...morph.script.dub import DOES_NOT_FIT, DubRequest, render_dub
+        from ...morph.script.dub import DOES_NOT_FIT, DubRequest, assemble_dub, read_request
 
         inputs.check(overlap=(OVERLAPS, overlap))
         limits = FitLimits(max_speed, overrun, overlap == OVER)
         speakers = with_narrator(cast, voice)
         with cls.stage({**given, "trim_silence": True}, speakers, is_live=False) as stage:
             characters, lists = find_characters(stage.model, speakers), lists_of(given.get("pronunciation"))
-            request = DubRequest(captions, characters, given["language"], seed, limits, read_sounds, lists)
-            dub = render_dub(stage.speaks, request, stage.options, stage.once, stage.listener)
+            request = DubRequest(captions, characters, given["language"], seed, lists, limits, read_sounds)
+            dubbed, silent, lines = read_request(stage.speaks, request, stage.options)
+            script = Script(tuple(one.line for one in dubbed))
+            dub = assemble_dub(dubbed, silent, stage.speak(lines, script), limits)
             sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]
             found, spoken = characters.describe_found(), [one.spoken for one in dub.placed]
-            told = stage.end(dub.asked, spoken, sources, found, dub.summary)
+            told = stage.end(lines, spoken, sources, found, dub.summary)
         clips = [
             clip if one.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
             for clip, one in zip(told.clips(), dub.placed, strict=True)

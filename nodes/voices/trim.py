@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from comfy_api.latest import io
 
 from ...morph.voice.excerpt import Excerpt, check_bounds, choose, propose, tell
-from ...morph.voice.measure import Measured, measure, shape_of
+from ...morph.voice.measure import Measurement, measure, shape_of
 from .. import inputs
 from ..page.clips import Clip, write_clips
 from ..schema import output, schema
@@ -57,7 +57,7 @@ class TrimRecording(io.ComfyNode):
         return io.NodeOutput(trimmed, report, ui={"text": (report,), KEY: [shown]})
 
 
-def draw(waveform: np.ndarray, rate: int, measured: Measured) -> dict[str, Any]:
+def draw(waveform: np.ndarray, rate: int, measured: Measurement) -> dict[str, Any]:
     """Return what the page needs to show a recording, ``[C, T]``, and to play it."""
     import folder_paths
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...morph.options import FitLimits
 from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
-from ..scripts.job import SavedLines, outputs, speak_into
+from ..scripts.script_run import ScriptRun, open_folder, outputs
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import CheckpointConfig, read_lists
@@ -41,32 +41,32 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.text.scripts.captions import read_captions
-    from ...morph.text.scripts.script import Script
-    from ..scripts.opened import opened
+    from ..scripts.backend import open_backend
 
     text, lists = read_text_file(options.file), read_lists(options)
     read_captions(text)  # faults are found before a model is loaded
     names = partial(check_names, text, options)
     with (
-        SavedLines.open(options.out, options.format, console) as saved,
-        opened(options, console, names) as ready,
+        open_folder(options, console) as folder,
+        open_backend(options, console, names) as ready,
     ):
         from ...morph.script.dub import DubRequest, assemble_dub, read_request
 
         limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
         request = DubRequest(
-            text, ready.cast, options.language, options.seed, limits, options.read_sounds, lists
+            text, ready.cast, options.language, options.seed, lists, limits, options.read_sounds
         )
         dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)
         # Speed, pitch and level are set when lines are fitted.
-        plain = (replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed)
-        job = speak_into(saved, ready, (Script(tuple(plain)), lines), options, console)
-        dub = assemble_dub(dubbed, silent, [saved.read(index + 1) for index in range(len(lines))], limits)
+        plain = [replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed]
+        ScriptRun(folder, ready, plain, lines).speak()
+        dub = assemble_dub(dubbed, silent, [folder.read(index + 1) for index in range(len(lines))], limits)
         console.note(dub.summary)
         with script.open_track(outputs(options)[0], dub.sample_rate) as file:
             file.add(dub.track)
-        words = [job.words(one.spoken, one.start) for one in dub.placed] if options.words else []
-        script.finish(job, dub.cues, words, console)
+        timed = dub.placed if options.words else ()
+        words = [script.words_of(ready.speaks, one.spoken, one.start) for one in timed]
+        script.finish(folder, dub.cues, words)
 
 
 def check_names(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:

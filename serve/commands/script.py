@@ -9,7 +9,7 @@ import argparse
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
 from ...morph.text.pronunciation import PronunciationList
 from ...morph.text.scripts.cues import Cue, write_cues
-from ..scripts.job import MANIFEST, Job, SavedLines, outputs, speak_into
+from ..scripts.script_run import MANIFEST, ScriptFolder, ScriptRun, open_folder, outputs
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import CheckpointConfig, read_lists
@@ -32,12 +32,12 @@ from .speak import add_speech, write_words
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.speech.lines import Line
+    from ...morph.batch.speaks import Speaks
+    from ...morph.speech.lines import Line, Spoken
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
     from ...morph.words.captions import LineWords
-    from ..scripts.line_list import LineList
-    from ..scripts.opened import Opened
+    from ..scripts.backend import ScriptBackend
 
 JSON_LINES = (".jsonl", ".ndjson")
 ROOM = 1 << 20  # bytes: a disk that has less is full
@@ -85,33 +85,34 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> None:
     text, lists = read_text_file(options.file), read_lists(options)
     check_file(options.file, text)
-    from ..scripts.opened import opened
+    from ..scripts.backend import open_backend
 
     names = partial(check_named_lines, text, options)
     with (
-        SavedLines.open(options.out, options.format, console) as saved,
-        opened(options, console, names) as ready,
+        open_folder(options, console) as folder,
+        open_backend(options, console, names) as ready,
     ):
-        read = read_named_lines(text, ready, lists, options)
-        job = speak_into(saved, ready, read, options, console)
-        made = write_samples(job, outputs(options)[0])
-        finish(job, made.captions, made.words, console)
+        script, lines = read_named_lines(text, ready, lists, options)
+        ScriptRun(folder, ready, script.lines, lines).speak()
+        made = write_samples(folder, ready.speaks, script)
+        finish(folder, made.captions, made.words)
 
 
-def finish(job: Job, cues: Sequence[Cue], words: Sequence[LineWords], console: Console) -> None:
+def finish(folder: ScriptFolder, cues: Sequence[Cue], words: Sequence[LineWords]) -> None:
     """Write the subtitles of the track and, if they are wanted, its words; note that all is written, and say where."""
-    track, srt, vtt = outputs(job.options)
+    options, console = folder.options, folder.console
+    track, srt, vtt = outputs(options)
     write_atomic(srt, write_cues(cues, "srt").encode())
     write_atomic(vtt, write_cues(cues, "vtt").encode())
-    if job.options.words is not None:
-        write_words(words, job.options)
+    if options.words is not None:
+        write_words(words, options)
         if count := sum(not line.words for line in words):
             console.note(
                 f"{count} of {len(words)} lines have no word times, as their files were edited: delete these files to "
                 "have the lines as they were spoken"
             )
-    job.write_manifest(complete=True)
-    for path in filter(None, (track, srt, vtt, job.options.words)):
+    folder.write_manifest(complete=True)
+    for path in filter(None, (track, srt, vtt, options.words)):
         console.result(path.absolute())
 
 
@@ -127,40 +128,39 @@ def check_file(file: Path, text: str) -> None:
 
 
 def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
-    for line in parse_named_lines(text, cast, config.languages, options).script.lines:
+    for line in parse_named_lines(text, cast, config.languages, options)[0].lines:
         if line.language:
             known_language(line.language, config.languages, f"the checkpoint (line {line.number})")
 
 
 def read_named_lines(
-    text: str, ready: Opened, lists: tuple[PronunciationList, ...], options: argparse.Namespace
+    text: str, ready: ScriptBackend, lists: tuple[PronunciationList, ...], options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
     """Return the script and its lines; ValueError if it cannot be read, or for an unknown name."""
-    from ...morph.script.dialogue import ScriptRequest, check_retiming, lines_of
+    from ...morph.script.dialogue import TextRequest, make_lines
 
-    listed = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
-    check_retiming(listed.script.lines)
-    voices = {name: ready.cast[voice] for name, voice in listed.voices.items()}
-    request = ScriptRequest(text, voices, options.language, options.seed, options.gap, pronunciation=lists)
-    return listed.script, lines_of(listed.script, request)
+    script, voices = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
+    cast = {name: ready.cast[voice] for name, voice in voices.items()}
+    request = TextRequest(text, cast, options.language, options.seed, lists)
+    return script, make_lines(ready.speaks, script.lines, request, ready.settings)
 
 
 def parse_named_lines(
     text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
-) -> LineList:
+) -> tuple[Script, dict[str, str]]:
     """Return the script, and each of its names as the cast has it; errors as ``read_named_lines``."""
     from ...morph.text.scripts.script import parse_script
-    from ..scripts.line_list import LineList, parse_lines
-    from ..scripts.opened import find_name
+    from ..scripts.backend import find_name
+    from ..scripts.line_list import parse_lines
 
     if options.file.suffix.lower() in JSON_LINES:
-        listed = parse_lines(text)
-        return replace(listed, voices={name: find_name(cast, voice) for name, voice in listed.voices.items()})
+        script, voices = parse_lines(text)
+        return script, {name: find_name(cast, voice) for name, voice in voices.items()}
     script = parse_script(text, list(cast), languages)
-    return LineList(script, {line.name: line.name for line in script.lines})
+    return script, {line.name: line.name for line in script.lines}
 
 
-def write_samples(job: Job, path: Path) -> Track:
+def write_samples(folder: ScriptFolder, speaks: Speaks, script: Script) -> Track:
     """Write lines and silences into a sound file, one line in memory at a time; return its captions and words."""
     import numpy as np
 
@@ -168,18 +168,25 @@ def write_samples(job: Job, path: Path) -> Track:
     from ...morph.script.sentences import captions_of
     from ...postprocess.join import silences
 
-    rate = job.opened.speaks.rate
-    lead, gaps, tail = silences(spacing_of(job.script, job.options.gap), len(job.lines) - 1, rate)
-    with open_track(path, rate) as track:
+    rate, options = speaks.rate, folder.options
+    lead, gaps, tail = silences(spacing_of(script, options.gap), len(script.lines) - 1, rate)
+    with open_track(outputs(options)[0], rate) as track:
         for number, silence in enumerate([lead, *gaps], start=1):
             track.add(np.zeros(silence, np.float32))
-            spoken = job.saved.read(number)
-            track.captions += captions_of(track.samples, spoken, job.options.sentence_subtitles)
-            if job.options.words is not None:
-                track.words.append(job.words(spoken, track.samples))
+            spoken = folder.read(number)
+            track.captions += captions_of(track.samples, spoken, options.sentence_subtitles)
+            if options.words is not None:
+                track.words.append(words_of(speaks, spoken, track.samples))
             track.add(spoken.waveform)
         track.add(np.zeros(tail, np.float32))
     return track
+
+
+def words_of(speaks: Speaks, spoken: Spoken, start: int) -> LineWords:
+    """Return the times of a line's words in the track; ``start``: the line's first sample."""
+    from ...morph.words.captions import LineWords
+
+    return LineWords(speaks.words(spoken), spoken.report.name).at(start / spoken.sample_rate)
 
 
 @contextlib.contextmanager

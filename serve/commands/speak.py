@@ -167,12 +167,12 @@ def speak_complete(
 ) -> Spoken:
     """Return a line that is not streamed, after the word check."""
     from ...morph.batch.batch import Batch
-    from ...morph.kept.once import Listener, Once, speak_lines
+    from ...morph.kept.render import Listener, RenderOptions, speak_lines
 
     if not isinstance(line.text, str):
         return speak_live(synthesizer, line, settings, lambda _: None, console)
     with console.progress() as show, Batch(synthesizer, settings.batch_size, linger_s=None) as speaks:
-        return speak_lines(speaks, [line], settings, Once(check=ear), Listener(show))[0]
+        return speak_lines(speaks, [line], settings, RenderOptions(check=ear), Listener(show))[0]
 
 
 def speak_live(

@@ -14,7 +14,7 @@ from ...morph.runtime.lru_cache import LruCache
 from ...morph.text.names import OF_VOICES, check_name, name_key
 from ...morph.voice.blend import Shift, embedding_of, shift_voice
 from ...morph.voice.create import design_voice, preset_voice
-from ...morph.voice.file import parse_voice, voice_digest
+from ...morph.voice.file import load_voice, voice_digest
 from ...morph.voice.library import VoiceLibrary, choose_one, is_recording, load_source, source_states
 from ...morph.voice.recording import clone_recording
 from ...morph.voice.voice import Voice, check_voice
@@ -105,7 +105,9 @@ class VoiceBook:
         """
         name = self.free_name(name, replaces=True)
         with refusing():
-            voice = replace(parse_voice(voice, "upload") if isinstance(voice, bytes) else voice, name=name)
+            voice = replace(
+                load_voice(Path("upload"), voice) if isinstance(voice, bytes) else voice, name=name
+            )
             check_voice(self._model, voice)
         with self._lock:
             for other in [one for one in self._uploaded if look_of(one) == look_of(name)]:

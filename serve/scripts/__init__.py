@@ -1,1 +1,1 @@
-"""What the commands for scripts and captions share: who speaks, with what, and which lines are spoken already."""
+"""Shared by the commands for scripts and captions: the backend, the cast, and the saved lines."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...morph.options import MOST_SEED
@@ -44,16 +42,11 @@ KEYS = (*TEXTS, *NUMBERS)
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
-@dataclass(frozen=True)
-class LineList:
-    """Lines as a script, in which each name stands for one voice of the cast."""
+def parse_lines(text: str) -> tuple[Script, dict[str, str]]:
+    """Return lines in JSON as a script, whose names are those of the subtitles, and the voice of each name.
 
-    script: Script  # names are those of the subtitles
-    voices: Mapping[str, str]  # by name: the voice's name in the cast; "" for the narrator
-
-
-def parse_lines(text: str) -> LineList:
-    """Read lines as JSON; ScriptError names the faulty ones."""
+    Voices are names of the cast, "" for the narrator. ScriptError names the faulty lines.
+    """
     items: list[ScriptLine | float] = []
     voices: dict[str, str] = {}
     errors: list[tuple[int, str]] = []
@@ -68,7 +61,7 @@ def parse_lines(text: str) -> LineList:
         raise ScriptError(report_faults(errors, "the list"))
     if not voices:
         raise ScriptError('there is no line to speak: write objects such as {"text": "Hello."}')
-    return LineList(Script(tuple(items)), voices)
+    return Script(tuple(items)), voices
 
 
 def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | float]:

@@ -28,7 +28,7 @@ from qwen3_tts_morph.morph.batch.inbox import BatchClosed
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
+from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, speak_lines
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
@@ -393,7 +393,7 @@ def test_a_piece_that_went_wrong_is_spoken_again_and_the_better_take_stays(
 
 
 def test_lines_are_kept_across_restarts(way: Way, tmp_path) -> None:
-    once = Once(LineCache(tmp_path / "lines", 10**8))
+    once = RenderOptions(LineCache(tmp_path / "lines", 10**8))
     lines = [way.line(f"This is line {seed}.", seed) for seed in range(3)]
     with way.open(2) as speaks:
         first = speak_lines(speaks, lines, way.options(), once)
@@ -424,7 +424,7 @@ class Ear:
 
 def test_words_are_checked_and_other_takes_are_spoken_and_kept(way: Way, tmp_path) -> None:
     lines, ready = [way.line(f"This is line {seed}.", seed) for seed in range(2)], []
-    once = Once(LineCache(tmp_path / "lines", 10**8), WordCheck(Ear(lines), 0.2, 1))
+    once = RenderOptions(LineCache(tmp_path / "lines", 10**8), WordCheck(Ear(lines), 0.2, 1))
     with way.open(2) as speaks:
         listener = Listener(on_line=lambda index, _: ready.append(index))
         made = speak_lines(speaks, lines, way.options(), once, listener)
@@ -445,7 +445,7 @@ def test_words_have_times_also_of_kept_lines_and_at_another_speed(teller, teller
         teller.line("This is a word. [pause 0.2] It costs $5, and\nno more.", 3),
         teller.options(4),
     )
-    once = Once(LineCache(tmp_path / "lines", 10**8))
+    once = RenderOptions(LineCache(tmp_path / "lines", 10**8))
     [ours] = render_lines(Synthesizer(tellers[0]), [line], options)
     wanted = word_times(tellers[0], ours)
     with teller.open(2) as speaks:

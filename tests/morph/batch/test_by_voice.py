@@ -8,7 +8,7 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.by_voice import ByVoice
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.checkpoint.adapter_file import read_adapter
-from qwen3_tts_morph.morph.kept.once import Listener, speak_lines
+from qwen3_tts_morph.morph.kept.render import Listener, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer

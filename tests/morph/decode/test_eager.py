@@ -143,14 +143,6 @@ def test_each_line_ends_no_earlier_than_its_own_minimum(load) -> None:
     assert [(one.ended, len(one.codes)) for one in decoded] == [("eos", 2), ("eos", 7), ("eos", 3)]
 
 
-@pytest.mark.parametrize("frames", [1, 0, -3])
-def test_a_minimum_below_upstreams_is_refused(load, frames) -> None:
-    model = load("tiny", "custom_voice")
-    plain = PromptBuilder(model).build("Hi.", preset_voice(model, "ryan"))
-    with pytest.raises(ValueError, match=f"min_frames is {frames}: choose 2 or more"):
-        replace(plain, min_frames=frames)
-
-
 def test_special_codes_are_never_sampled(load) -> None:
     """The last 1024 codes of the vocabulary except EOS, however probable they are."""
     model = load("tiny", "custom_voice")

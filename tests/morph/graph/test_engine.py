@@ -280,8 +280,7 @@ def test_a_replay_on_cuda_has_no_host_sync(checkpoint):
     prompts, engine = prompts_of(model), GraphDecoder(2)
     lines = line_requests(prompts[:2], guards_of(prompts[:2]), [1, 2])
     for prompt in prompts:  # a voice's first prompt copies from the host
-        prompt.make_inputs()
-        prompt.make_text()
+        prompt.make_rows()
     engine.start(model, GenerateOptions(15), 200)
     for _ in range(2):
         engine.put([0], lines[:1])

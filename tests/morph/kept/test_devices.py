@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.batch.utterance import Utterance
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.kept.once import speak_lines
+from qwen3_tts_morph.morph.kept.render import speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer

@@ -1,6 +1,6 @@
 """What is said of long speech while it is made: its length, and what is left by the speed of the run."""
 
-from qwen3_tts_morph.morph.kept.once import Estimate
+from qwen3_tts_morph.morph.kept.render import Estimate
 
 HOUR = 45_000  # frames
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.word_check import CachedRecogniser, WordCheck
+from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.script.dialogue import line_seeds
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
@@ -113,20 +113,18 @@ def test_a_user_can_ask_for_the_take_in_the_script() -> None:
 
 
 def test_a_recording_is_heard_once_by_each_recogniser(tmp_path) -> None:
-    cache, samples = LineCache(tmp_path, 10**6), np.array([1], dtype=np.uint64)
-    ear = Ear(s1="the words")
-    for _ in range(2):
-        assert CachedRecogniser(ear, cache).transcribe(samples, 24000, "english") == "the words"
-    assert ear.heard == [1]
-    CachedRecogniser(ear, cache).transcribe(samples, 24000, "german")
-    CachedRecogniser(ear, cache).transcribe(samples + np.uint64(1), 24000, "english")
-    other = Ear()
+    check, spoken = WordCheck(Ear(s1="the words"), cache=LineCache(tmp_path, 10**6)), made(LINES[0])
+
+    def heard(check: WordCheck, spoken: Spoken, language: str = "english") -> str:
+        return check.transcribe(replace(LINES[0], language=language), spoken).report.heard.text
+
+    ear, other = check.recogniser, Ear()
+    assert [heard(check, spoken) for _ in range(2)] == ["the words"] * 2 and ear.heard == [1]
+    heard(check, spoken, "german")
+    heard(check, replace(spoken, waveform=spoken.waveform + np.uint64(1)))
     other.name = "another"
-    CachedRecogniser(other, cache).transcribe(samples, 24000, "english")
+    heard(replace(check, recogniser=other), spoken)
     assert ear.heard == [1, 1, 2] and other.heard == [1]
     for file in tmp_path.iterdir():
         file.write_bytes(b"{")
-    assert (
-        CachedRecogniser(ear, cache).transcribe(samples, 24000, "english") == "the words"
-        and len(ear.heard) == 4
-    )
+    assert heard(check, spoken) == "the words" and len(ear.heard) == 4

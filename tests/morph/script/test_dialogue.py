@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Once
+from qwen3_tts_morph.morph.kept.render import RenderOptions, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script import dialogue
-from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, line_seeds, read_script, render_script
+from qwen3_tts_morph.morph.script.dialogue import (
+    Dialogue,
+    ScriptRequest,
+    assemble,
+    line_seeds,
+    read_script,
+)
 from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.scripts.script import ScriptError, ScriptLine
@@ -31,6 +36,11 @@ def speaks(model):
 @pytest.fixture
 def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Bob": preset_voice(model, "ryan")}
+
+
+def render_script(speaks, script: ScriptRequest, options: GenerateOptions, *how: RenderOptions) -> Dialogue:
+    parsed, lines = read_script(speaks, script, options)
+    return assemble(parsed, speak_lines(speaks, lines, options, *how), script)
 
 
 def lines(*said: str) -> list[ScriptLine]:
@@ -71,7 +81,7 @@ def test_a_script_has_no_caption_where_a_line_could_not_be_made(speaks, cast):
 
 def test_a_script_is_the_same_track_from_the_cache(speaks, cast, tmp_path):
     text, watched = "ANNA: Hello.\n[pause 0.5]\nANNA: [gain -6] It is late.\nANNA: Hello.", Watched(speaks)
-    script, once = ScriptRequest(text, cast, seed=3), Once(LineCache(tmp_path, 10**8))
+    script, once = ScriptRequest(text, cast, seed=3), RenderOptions(LineCache(tmp_path, 10**8))
     first, second = (render_script(watched, script, OPTIONS, once) for _ in range(2))
     assert len(watched.made()) == 3 and second.joined.tobytes() == first.joined.tobytes()
     assert second.srt == first.srt
@@ -187,25 +197,19 @@ def test_speed_without_its_library_is_refused_before_a_frame_is_made(speaks, cas
     def missing() -> None:
         raise ValueError("speed and pitch need the package python-stretch")
 
-    def never(*_: object) -> None:
-        raise AssertionError("rendered")
-
     monkeypatch.setattr("qwen3_tts_morph.morph.script.dialogue.check_installed", missing)
-    monkeypatch.setattr(dialogue, "speak_lines", never)
     with pytest.raises(ValueError, match="need the package python-stretch"):
-        render_script(speaks, ScriptRequest("ANNA: [speed 1.1] Hello.", cast), OPTIONS)
+        read_script(speaks, ScriptRequest("ANNA: [speed 1.1] Hello.", cast), OPTIONS)
 
 
-def test_a_caption_spans_the_audible_speech(speaks, cast, monkeypatch):
+def test_a_caption_spans_the_audible_speech(speaks, cast):
     """Lines begin and end with silence: here 0.24 s before and 0.4 s after a tone of 1 s."""
     tone = 0.3 * np.sin(2 * np.pi * 200 * np.arange(RATE) / RATE)
     wave = np.concatenate((np.zeros(5760), tone, np.zeros(9600))).astype(np.float32)
     report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)
     spoken = Spoken(wave + 0.0005, RATE, report)
-    monkeypatch.setattr(dialogue, "speak_lines", lambda *_: [spoken, spoken])
-    result = render_script(
-        speaks, ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0), OPTIONS
-    )
+    script = ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
+    result = assemble(read_script(speaks, script, OPTIONS)[0], [spoken, spoken], script)
     [first, second] = srt_times(result.srt)
     assert abs(first[0] - 200) <= 2 and abs(first[1] - 1280) <= 2, "40 ms of margin"
     assert second[0] - first[0] == 1640 + 1000

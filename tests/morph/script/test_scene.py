@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
+from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, speak_lines
 from qwen3_tts_morph.morph.kept.word_check import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import Dialogue, ScriptRequest, assemble, read_script
@@ -73,12 +73,14 @@ def speaks(model):
         yield Watched(batch)
 
 
-def play(speaks, script: ScriptRequest, once: Once | None = None, on_frame=None) -> tuple[Dialogue, Tape]:
+def play(
+    speaks, script: ScriptRequest, once: RenderOptions | None = None, on_frame=None
+) -> tuple[Dialogue, Tape]:
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
     player = ScenePlayer(parsed, script.gap_s, speaks.rate, tape)
     listener = player.listen(Listener(on_frame or Listener.on_frame))
-    dialogue = assemble(parsed, lines, speak_lines(speaks, lines, SHORT, once, listener), script)
+    dialogue = assemble(parsed, speak_lines(speaks, lines, SHORT, once, listener), script)
     player.finish(dialogue.lines)
     return dialogue, tape
 
@@ -96,20 +98,6 @@ def test_lines_with_speed_pitch_and_gain_are_played_as_they_are_in_the_track(spe
     text = "ANNA: [speed 1.25] Hello there.\nBOB: [gain -6] It is late.\nANNA: [pitch -3] Yes.\nBOB: No."
     scene, tape = play(speaks, ScriptRequest(text, cast))
     assert tape.sound.tobytes() == scene.joined.tobytes() and len(tape.begun) == 4
-
-
-def test_a_line_waits_for_the_end_of_one_before_it_that_plays_only_when_complete(speaks, cast) -> None:
-    """The end of a line comes after its last chunk, and after its retries: the next line may stream by then."""
-    script = ScriptRequest("ANNA: [speed 1.25] Hello there.\nBOB: It is late.", cast)
-    (parsed, lines), tape = read_script(speaks, script, SHORT), Tape()
-    listener = ScenePlayer(parsed, script.gap_s, speaks.rate, tape).listen(Listener())
-    first, second = spoken = speak_lines(speaks, lines, SHORT)
-    listener.on_sound(0, first.waveform)
-    listener.on_sound(1, second.waveform)
-    assert not tape.begun
-    listener.on_line(0, first)
-    assert [name for name, *_ in tape.begun] == ["Anna", "Bob"]
-    assert tape.sound.tobytes() == assemble(parsed, lines, spoken, script).joined.tobytes()
 
 
 def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_take(speaks, cast) -> None:
@@ -152,20 +140,20 @@ def test_a_line_with_speed_is_played_when_it_is_complete(cast) -> None:
 
 
 def test_kept_lines_are_heard_in_their_place_and_only_others_are_made(speaks, cast, cache) -> None:
-    first, tape = play(speaks, ScriptRequest(FOUR, cast), Once(cache))
+    first, tape = play(speaks, ScriptRequest(FOUR, cast), RenderOptions(cache))
     assert speaks.made() == [100, 200, 300, 400] and tape.sound.tobytes() == first.joined.tobytes()
-    again, tape = play(speaks, ScriptRequest(FOUR, cast), Once(cache))
+    again, tape = play(speaks, ScriptRequest(FOUR, cast), RenderOptions(cache))
     assert tape.sound.tobytes() == again.joined.tobytes() == first.joined.tobytes()
     assert speaks.made() == [] and all(one.report.from_before for one in again.lines)
     edited = FOUR.replace("Number 3", "Another number")
-    changed, tape = play(speaks, ScriptRequest(edited, cast), Once(cache))
+    changed, tape = play(speaks, ScriptRequest(edited, cast), RenderOptions(cache))
     assert tape.sound.tobytes() == changed.joined.tobytes() and speaks.made() == [300]
     assert [one.report.from_before for one in changed.lines] == [True, True, False, True]
 
 
 def test_a_line_that_fails_is_silence_in_what_is_heard(speaks, cast, cache) -> None:
     speaks.failing[300] = RuntimeError("broken")
-    scene, tape = play(speaks, ScriptRequest(FOUR, cast), Once(cache))
+    scene, tape = play(speaks, ScriptRequest(FOUR, cast), RenderOptions(cache))
     assert [one.report.ended == "error" for one in scene.lines] == [False, False, True, False]
     assert tape.sound.tobytes() == scene.joined.tobytes() and cache.size().lines == 3
 
@@ -183,7 +171,7 @@ class Deaf:
 
 def test_another_take_is_played_again_after_the_script(speaks, cast) -> None:
     script = ScriptRequest(FOUR.splitlines()[0], cast)
-    scene, tape = play(speaks, script, Once(check=WordCheck(Deaf(), 0.2, 1)))
+    scene, tape = play(speaks, script, RenderOptions(check=WordCheck(Deaf(), 0.2, 1)))
     assert scene.lines[0].take == 2
     assert [(name, text) for name, text, _ in tape.begun] == [
         ("Anna", "Number 1."),

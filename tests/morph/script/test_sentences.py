@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.kept.render import speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, render_script
-from qwen3_tts_morph.morph.script.sentences import captions_of, find_pauses
+from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, assemble, read_script
+from qwen3_tts_morph.morph.script.sentences import captions_of
 from qwen3_tts_morph.morph.speech.lines import LineReport, PieceSpan, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -29,13 +29,6 @@ def spoken(wave: np.ndarray, text: str, *pieces: tuple[str, int, int], said: str
 
 def cues(line: Spoken, start: int = 0) -> list[tuple[int, int, str]]:
     return [(one.start_ms, one.end_ms, one.text) for one in captions_of(start, line, sentences=True)]
-
-
-def test_pauses_are_between_sounds_and_long_enough() -> None:
-    wave = np.concatenate([np.zeros(RATE // 2), sound(1, 0.05, 1, 0.2, 1, 0.3), np.zeros(100)])
-    [(start, end)] = find_pauses(wave.astype(np.float32), RATE)
-    assert start == pytest.approx(2.55 * RATE, abs=240) and end == pytest.approx(2.75 * RATE, abs=240)
-    assert find_pauses(np.zeros(RATE, np.float32), RATE) == [] == find_pauses(np.zeros(3, np.float32), RATE)
 
 
 def test_pieces_have_their_own_times() -> None:
@@ -98,10 +91,12 @@ def test_a_script_has_a_caption_for_each_sentence_on_request(load) -> None:
     )
     options = GenerateOptions(sampling=Sampling(max_new_tokens=7), retries=0)
     with Batch(Synthesizer(model)) as batch:
-        plain, cut = (
-            render_script(batch, ScriptRequest(text, cast, sentences=sentences), options)
-            for sentences in (False, True)
-        )
+        parsed, lines = read_script(batch, ScriptRequest(text, cast), options)
+        spoken = speak_lines(batch, lines, options)
+    plain, cut = (
+        assemble(parsed, spoken, ScriptRequest(text, cast, sentences=sentences))
+        for sentences in (False, True)
+    )
     assert np.array_equal(plain.joined, cut.joined)
     assert plain.srt.count("-->") == 2 and cut.srt.count("-->") == 3
     assert "Anna: This is the second one.\n" in cut.srt

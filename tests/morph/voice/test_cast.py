@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from qwen3_tts_morph.morph.voice.cast import PRESET, SAVED, given_parts, join_parts, named_parts
+from qwen3_tts_morph.morph.voice.cast import (
+    PRESET,
+    SAVED,
+    given_characters,
+    join_characters,
+    named_characters,
+)
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice, check_voice
 
@@ -20,10 +26,10 @@ def test_the_cast_comes_before_saved_voices_and_presets_and_each_is_made_once():
         return preset(name)
 
     given = preset("mine")
-    cast = join_parts(
-        given_parts({"Anna": given}),
-        named_parts(SAVED, ["anna", "Ben", "a:b"], make),
-        named_parts(PRESET, ["BEN", "ryan"], make),
+    cast = join_characters(
+        given_characters({"Anna": given}),
+        named_characters(SAVED, ["anna", "Ben", "a:b"], make),
+        named_characters(PRESET, ["BEN", "ryan"], make),
     )
     assert list(cast) == ["Anna", "Ben", "ryan"] and made == [], "no voice is made before a line names it"
     assert cast["Anna"] is given and cast["Ben"] is cast["Ben"] and cast["ryan"].name == "ryan"
@@ -33,9 +39,11 @@ def test_the_cast_comes_before_saved_voices_and_presets_and_each_is_made_once():
 
 
 def test_a_character_has_the_moods_of_its_voice():
-    cast = join_parts(
-        given_parts({"ANNA": preset("Clara"), "BEN": preset("Ben"), "BEN (tired)": preset("x")}),
-        named_parts(SAVED, ["Clara (angry)", "clara (sad)", "Ben (tired)", "Ben (sad)", "Eva (sad)"], preset),
+    cast = join_characters(
+        given_characters({"ANNA": preset("Clara"), "BEN": preset("Ben"), "BEN (tired)": preset("x")}),
+        named_characters(
+            SAVED, ["Clara (angry)", "clara (sad)", "Ben (tired)", "Ben (sad)", "Eva (sad)"], preset
+        ),
     )
     found = [name for name in cast if name not in ("ANNA", "BEN")]
     assert found == ["BEN (tired)", "Clara (angry)", "clara (sad)", "Ben (sad)", "Eva (sad)",
@@ -47,7 +55,7 @@ def test_a_character_has_the_moods_of_its_voice():
 
 
 def test_nothing_is_said_of_voices_that_were_given():
-    cast = join_parts(given_parts({"Anna": preset("x")}), named_parts(SAVED, ["ben"], preset))
+    cast = join_characters(given_characters({"Anna": preset("x")}), named_characters(SAVED, ["ben"], preset))
     assert cast["Anna"].name == "x" and cast.describe_found() == ""
 
 
@@ -67,7 +75,9 @@ def test_a_voice_that_says_who_speaks_it_stays_the_same_object():
     model = object()
     anna, ben = (replace(preset(name), by=by) for name, by in (("Anna", model), ("Ben", None)))
     voices = {"ANNA": anna, "BEN": ben}
-    cast = join_parts(given_parts(voices), named_parts(SAVED, ["Anna (angry)", "Ben (sad)"], preset))
+    cast = join_characters(
+        given_characters(voices), named_characters(SAVED, ["Anna (angry)", "Ben (sad)"], preset)
+    )
     spoken = cast.spoken_by({"ANNA": model})
     assert spoken["ANNA"] is anna and spoken["BEN"] is ben
     assert spoken["Anna (angry)"].by is model and spoken["Ben (sad)"].by is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.voice import file as voice_file
-from qwen3_tts_morph.morph.voice.file import load_voice, parse_voice, save_voice
+from qwen3_tts_morph.morph.voice.file import load_voice, save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -44,7 +44,7 @@ def same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
 def test_a_voice_comes_back_bit_equal(voice, tmp_path):
     path = tmp_path / "new folder" / "voice.safetensors"
     save_voice(voice, path)
-    for back in (load_voice(path), parse_voice(path.read_bytes(), path.name)):
+    for back in (load_voice(path), load_voice(path, path.read_bytes())):
         for field in dataclasses.fields(Voice):
             ours, theirs = getattr(voice, field.name), getattr(back, field.name)
             equal = same(ours, theirs) if field.name in voice_file.TENSORS else ours == theirs
@@ -130,7 +130,7 @@ def refused(path: Path, sentence: str) -> None:
     assert path.name in str(caught.value)
     if path.is_file() and path.stat().st_size <= voice_file.MOST_BYTES:
         with pytest.raises(ValueError, match=sentence):
-            parse_voice(path.read_bytes(), path.name)
+            load_voice(path, path.read_bytes())
 
 
 def rewrite(path: Path, **changed: str | None) -> None:

@@ -189,11 +189,11 @@ def test_what_only_a_line_has_is_projected_when_it_is_read(load, recording):
     )
     prompt = builder.build("Hello there.", voice)
     assert not projected
-    prompt.make_inputs()
-    assert projected == [1] and len(prompt.embeds) == prompt.length
+    assert len(prompt.embeds) == prompt.length
+    assert projected == [1]
     rows = prompt.text_rows
     assert len(projected) == 2 and len(rows) == len(prompt.trailing) == prompt.text_tokens
-    prompt.make_text()
+    prompt.make_rows()
     assert prompt.text_rows is rows and len(projected) == 2
     hook.remove()
 

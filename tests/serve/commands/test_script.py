@@ -11,12 +11,13 @@ import pytest
 import soundfile
 import torch
 from qwen3_tts_morph.morph.hearing import whisper
+from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import script
-from qwen3_tts_morph.serve.scripts import job
-from qwen3_tts_morph.serve.scripts.job import SavedLines
+from qwen3_tts_morph.serve.scripts import script_run
+from qwen3_tts_morph.serve.scripts.script_run import ScriptFolder
 
 SCRIPT = """\
 SERENA: Good morning.
@@ -69,15 +70,15 @@ def test_a_script_becomes_lines_a_track_and_subtitles(run, tiny, file, tmp_path)
 
 def interrupt_after(count: int, patch: pytest.MonkeyPatch) -> None:
     """Raise KeyboardInterrupt instead of saving another line than ``count``."""
-    save, saved = SavedLines.save, []
+    save, saved = ScriptFolder.save, []
 
-    def interrupted(self: SavedLines, number: int, *more: object) -> None:
+    def interrupted(self: ScriptFolder, number: int, *more: object) -> None:
         if len(saved) == count:
             raise KeyboardInterrupt
         save(self, number, *more)
         saved.append(number)
 
-    patch.setattr(SavedLines, "save", interrupted)
+    patch.setattr(ScriptFolder, "save", interrupted)
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(run, tiny, file, tmp_path, monkeypatch, spoken) -> None:
@@ -133,6 +134,13 @@ def test_a_recogniser_that_is_not_there_is_one_sentence_before_the_model_is_load
         "the recogniser base is not on this machine and cannot be downloaded (no network): connect"
         in done.err
     )
+
+
+def test_a_saved_line_does_not_keep_its_sound_in_memory(tmp_path: Path) -> None:
+    folder = ScriptFolder(SimpleNamespace(out=tmp_path, format="wav", again=False), None, {})
+    report = LineReport("RYAN", "Yes.", 1, 0.1, "eos", 1)
+    folder.save(1, "a" * 64, Spoken(np.full(2400, 0.25, np.float32), 24000, report))
+    assert folder.lines[1][1].waveform.base is None and len(folder.read(1).waveform) == 2400
 
 
 def test_an_edited_script_speaks_only_what_is_new(run, tiny, file, tmp_path, spoken) -> None:
@@ -318,7 +326,7 @@ def test_what_is_read_is_not_overwritten(run, tmp_path, monkeypatch, words, name
 def test_lines_of_another_version_are_spoken_again_and_that_is_said(run, tiny, file, tmp_path) -> None:
     path = tmp_path / "scene" / "manifest.json"
     path.parent.mkdir()
-    about = {"format": job.FORMAT, "version": 2, "saved": {"key": {"file": "0001_ryan_aaaaaaaa.wav"}}}
+    about = {"format": script_run.FORMAT, "version": 2, "saved": {"key": {"file": "0001_ryan_aaaaaaaa.wav"}}}
     path.write_text(json.dumps(about), encoding="utf-8")
     done = run("script", file, *tiny)
     assert done.code == 0 and "an earlier version of the program spoke these lines" in done.err

@@ -19,7 +19,7 @@ import pytest
 import soundfile
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener
+from qwen3_tts_morph.morph.kept.render import Listener
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer

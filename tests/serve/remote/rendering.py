@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
+from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.serve.remote.facts import ServerFacts
@@ -20,4 +20,4 @@ def render(
 ) -> list[Spoken]:
     """Return lines as the server speaks them, ``batch_size`` at a time."""
     with RemoteSpeaks(facts, consent, options.batch_size) as speaks:
-        return speak_lines(speaks, lines, options, Once(cache), listener)
+        return speak_lines(speaks, lines, options, RenderOptions(cache), listener)

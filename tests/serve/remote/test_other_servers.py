@@ -16,7 +16,7 @@ import torch
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener
+from qwen3_tts_morph.morph.kept.render import Listener
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.takes import ERROR

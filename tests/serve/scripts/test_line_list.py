@@ -11,7 +11,7 @@ from qwen3_tts_morph.serve.scripts.line_list import parse_lines
 def test_other_line_breaks_may_be_in_a_string(end: str) -> None:
     texts = ["One\u2028two.", "Three\x85four.", "Five\u2029six."]
     rows = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
-    lines = parse_lines(end.join([*rows, ""])).script.lines
+    lines = parse_lines(end.join([*rows, ""]))[0].lines
     assert [(line.number, line.text) for line in lines] == list(enumerate(texts, start=1))
 
 

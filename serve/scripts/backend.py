@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...morph.options import GenerateOptions
 from ...morph.text.names import name_key
-from ...morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Part, join_parts, named_parts
+from ...morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Character, join_characters, named_characters
 from ...morph.voice.voice import Voice
 from ..remote.servers import NAMELESS, find_server, server_at
 from ..terminal.console import Console
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     """Adapters and their strengths by the names of characters, as the command line spells them."""
 
 NARRATOR = "NARRATOR"
+ADDRESS = ("http://", "https://")
 Named = tuple[Iterable[str], Callable[[str], Voice]]
 """Names of voices, and what makes the voice of a name."""
 
@@ -82,7 +83,7 @@ def make_cast(
     narrator = None
     if speakers or options.voice or recording or options.describe:
         named = options.voice or options.speaker or ""
-        narrator = Part(GIVEN, lambda: make_voice(model(), options, recording), named)
+        narrator = Character(GIVEN, lambda: make_voice(model(), options, recording), named)
     saved = folders.library.sources(), lambda name: saved_voice(name, folders, model())
     return _join(options.cast, narrator, saved, (speakers, preset))
 
@@ -100,32 +101,31 @@ def server_cast(server: ServerFacts, options: argparse.Namespace) -> Cast:
     narrator = None
     if options.describe:  # the server reads the words with each line
         designed = Voice("design", server.size, name="designed voice", instruct=options.describe.strip())
-        narrator = Part(GIVEN, lambda: designed)
+        narrator = Character(GIVEN, lambda: designed)
     elif name := options.voice or options.speaker or next(iter(server.voices), ""):
-        narrator = Part(GIVEN, partial(choose, name), name)
+        narrator = Character(GIVEN, partial(choose, name), name)
     return _join(options.cast, narrator, (folders.library.voices(), choose), (server.voices, choose))
 
 
-def _join(given: Iterable[tuple[str, str]], narrator: Part | None, saved: Named, presets: Named) -> Cast:
+def _join(named: Iterable[tuple[str, str]], narrator: Character | None, saved: Named, presets: Named) -> Cast:
     speakers = set(map(str.casefold, presets[0]))
-    parts: dict[str, Part] = {}
-    for name, voice in given:
-        if name_key(name) in map(name_key, parts):
+    given: dict[str, Character] = {}
+    for name, voice in named:
+        if name_key(name) in map(name_key, given):
             raise ValueError(f"--cast has {name!r} twice: keep one")
         make = presets[1] if voice.casefold() in speakers else saved[1]
-        parts[name] = Part(GIVEN, partial(make, voice), voice)
+        given[name] = Character(GIVEN, partial(make, voice), voice)
     own = {} if narrator is None else {NARRATOR: narrator}
-    cast = join_parts(parts, own, named_parts(SAVED, *saved), named_parts(PRESET, *presets))
+    cast = join_characters(given, own, named_characters(SAVED, *saved), named_characters(PRESET, *presets))
     if not cast:
         raise ValueError("no voice is set: choose one with --cast NAME=VOICE, --voice or --reference")
     return cast
 
 
-ADDRESS = ("http://", "https://")
-
-
 @dataclass(frozen=True)
-class Opened:
+class ScriptBackend:
+    """The backend of a script, its settings, the voices and the word check."""
+
     speaks: Speaks
     settings: GenerateOptions
     cast: Cast
@@ -133,9 +133,9 @@ class Opened:
 
 
 @contextmanager
-def opened(
+def open_backend(
     options: argparse.Namespace, console: Console, check_names: Callable[[Cast, CheckpointConfig], None]
-) -> Iterator[Opened]:
+) -> Iterator[ScriptBackend]:
     """Yield the backend that the options choose; ValueError for unusable or missing input.
 
     ``check_names`` raises ValueError for lines that a checkpoint or its speakers cannot speak, before it is loaded.
@@ -160,7 +160,7 @@ def opened(
         cast = mark_adapters(make_cast(model.speakers, options, recording, lambda: model), own)
     settings = make_settings(model, options, batch_size=options.batch_size)
     with speaking(synthesizer, path, own, options.batch_size) as speaks:
-        yield Opened(speaks, settings, cast, check)
+        yield ScriptBackend(speaks, settings, cast, check)
 
 
 def read_cast_adapters(options: argparse.Namespace) -> CastAdapters:
@@ -174,8 +174,8 @@ def read_cast_adapters(options: argparse.Namespace) -> CastAdapters:
     return dict(zip(names, read_adapters(found), strict=True))
 
 
-def mark_adapters(cast: Cast, own: CastAdapters) -> Cast:
-    """Return a cast whose voices, with their moods, say which adapter speaks them; ValueError for other names."""
+def mark_adapters(cast: Cast, own: Iterable[str]) -> Cast:
+    """Return a cast whose voices, with their moods, name their adapters; ValueError for other names."""
     for name in own:
         if cast.spelled(name) is None:
             raise ValueError(f"--cast-lora names {name!r}, who is not in the cast: add --cast {name}=VOICE")
@@ -189,16 +189,14 @@ def speaking(synthesizer: Synthesizer, path: Path, own: CastAdapters, rows: int)
     from ...morph.batch.by_voice import ByVoice
 
     with ExitStack() as batches:
-        main = batches.enter_context(Batch(synthesizer, rows, linger_s=None))
-        others: dict[str, Speaks] = {}
-        for name, (adapter, strength) in own.items():
-            adapted = synthesizer.with_adapter(adapter, strength, path)
-            others[name] = batches.enter_context(Batch(adapted, rows, linger_s=None))
-        yield ByVoice(main, others) if others else main
+        adapted = [synthesizer.with_adapter(adapter, strength, path) for adapter, strength in own.values()]
+        ready = [Batch(one, rows, linger_s=None) for one in (synthesizer, *adapted)]
+        main, *others = map(batches.enter_context, ready)
+        yield ByVoice(main, dict(zip(own, others, strict=True))) if others else main
 
 
 @contextmanager
-def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator[Opened]:
+def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator[ScriptBackend]:
     from ..remote import attempts
     from ..remote.speaks import RemoteSpeaks
 
@@ -210,4 +208,4 @@ def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator
         raise ValueError(str(error)) from error
     settings = make_settings(None, options, batch_size=options.batch_size)
     with RemoteSpeaks(server, options.consent, options.batch_size) as speaks:
-        yield Opened(speaks, settings, server_cast(server, options), check)
+        yield ScriptBackend(speaks, settings, server_cast(server, options), check)

@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from ..speech.lines import Line, Spoken, check_complete, failed_line
 from ..speech.takes import ENDS
 from ..text.duration import likely_frames
 from .cache import DamagedLine, LineCache
-from .word_check import CachedRecogniser, WordCheck
+from .word_check import WordCheck
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Listener:
     # are of its first take.
     on_sound: Callable[[int, np.ndarray], None] = lambda _index, _samples: None
     on_line: Callable[[int, Spoken], None] = lambda _index, _spoken: None  # finished lines, in any order
+    complete: Container[int] = ()  # lines of which ``on_sound`` gets the final take, when it is complete
 
     @property
     def wants_sound(self) -> bool:
@@ -46,7 +48,7 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Once:
+class RenderOptions:
     cache: LineCache | None = None  # None: no line is reused or cached
     check: WordCheck | None = None  # None: words are not checked
     again: bool = False  # speak lines that are cached, too
@@ -56,7 +58,7 @@ def speak_lines(
     speaks: Speaks,
     lines: Sequence[Line],
     options: GenerateOptions,
-    once: Once | None = None,
+    how: RenderOptions | None = None,
     listener: Listener | None = None,
 ) -> list[Spoken]:
     """Return lines in the given order: cached ones as they are, the others spoken, and cached as each ends.
@@ -67,68 +69,69 @@ def speak_lines(
     Raises:
         ValueError: for a line that cannot be spoken, before any is.
         Exception: the first line's error, if no line could be made.
-        torch.cuda.OutOfMemoryError, OutOfService: what was made before is in the cache.
+        torch.cuda.OutOfMemoryError, OutOfService: lines that ended before are in the cache.
     """
-    once, listener = once or Once(), listener or Listener()
+    how, listener = how or RenderOptions(), listener or Listener()
     if not lines:
         raise ValueError("there is no line to speak: type a text")
     check_complete(lines)
     for line in lines:
         speaks.check(line, options)
-    if once.cache is not None:
-        once.cache.note_version(SOUND_VERSION)
-    check = once.check
-    if check is not None and once.cache is not None:
-        check = replace(check, recogniser=CachedRecogniser(check.recogniser, once.cache))
+    if how.cache is not None:
+        how.cache.note_version(SOUND_VERSION)
+    check = how.check and replace(how.check, cache=how.cache)
     # Words are recognised while other lines are spoken, and remembered.
-    early = replace(once, check=None if once.cache is None or listener.wants_sound else check)
+    early = None if how.cache is None or listener.wants_sound else check
     with frozen_objects():
-        spoken, failures = _Run(speaks, options, early, lines, listener).run()
-        if len(failures) == len(lines):
-            raise failures[0]
+        run = _Run(speaks, options, replace(how, check=early), lines, listener)
+        spoken = run.speak()
+        if len(run.failures) == len(lines):
+            raise run.failures[0]
         if check is None:
             return spoken
-        silent, plain = Listener(listener.on_frame, listener.on_phase), replace(once, check=None)
-
-        def render(again: Sequence[Line]) -> list[Spoken]:
-            return _Run(speaks, options, plain, again, silent).run()[0]
-
-        return check.apply(lines, spoken, render, listener.on_phase)
+        silent, plain = Listener(listener.on_frame, listener.on_phase), replace(how, check=None)
+        again = partial(_Run, speaks, options, plain, listener=silent)
+        return check.apply(lines, spoken, lambda asked: again(lines=asked).speak(), listener.on_phase)
 
 
 class _Run:
-    """Lines while they are spoken; words are recognised as each ends."""
+    """One rendering of a list of lines."""
 
     def __init__(
-        self, speaks: Speaks, options: GenerateOptions, once: Once, lines: Sequence[Line], listener: Listener
+        self,
+        speaks: Speaks,
+        options: GenerateOptions,
+        how: RenderOptions,
+        lines: Sequence[Line],
+        listener: Listener,
     ):
-        self._speaks, self._options, self._once = speaks, options, once
+        self._speaks, self._options, self._how = speaks, options, how
         self._lines, self._listener = lines, listener
+        self.failures: dict[int, Exception] = {}
         self._wake_up = WakeUpEvent()  # set when a line has news
         self._likely = [likely_frames(str(line.text)) for line in lines]
         self._keys: dict[int, str | None] = {}  # in the cache
         self._damage: dict[int, str] = {}  # what is wrong with cached files
         self._speeches: dict[int, Speech] = {}  # of lines in work
         self._ready: dict[int, Spoken] = {}
-        self._failed: dict[int, Exception] = {}
-        self._frames = self._made = 0  # frames of the speeches that have ended, and their number
+        self._frames = self._ended = 0  # frames of the speeches that have ended, and their number
         self._estimate, self._phase = Estimate(), ""
-        # The line that streams now or next; none without a listener.
+        # The line that plays now or next; none without a listener.
         self._turn = 0 if listener.wants_sound else len(lines)
         self._is_begun = False  # whether it has delivered audio
 
-    def run(self) -> tuple[list[Spoken], list[Exception]]:
-        """Return the spoken lines in the given order, and the errors of failed lines."""
+    def speak(self) -> list[Spoken]:
+        """Return the lines in the given order."""
         for index, line in enumerate(self._lines):
             self._listener.on_frame(0, 1)  # files take time: a user may cancel here
             if (found := self._find(index, line)) is not None:
                 self._take(index, found)
         try:
-            missing = [index for index in range(len(self._lines)) if index not in self._ready]
-            self._queue(missing, live=self._listener.wants_sound)
+            self._queue([index for index in range(len(self._lines)) if index not in self._ready])
             while True:
                 self._collect()
-                self._stream_next()
+                while self._turn < len(self._lines) and self._play(self._turn):
+                    self._turn, self._is_begun = self._turn + 1, False
                 self._report()
                 if not self._speeches:
                     break
@@ -136,15 +139,13 @@ class _Run:
         finally:
             for speech in self._speeches.values():
                 speech.cancel()
-        ordered = [self._ready[index] for index in range(len(self._lines))]
-        return ordered, [error for _, error in sorted(self._failed.items())]
+        return [self._ready[index] for index in range(len(self._lines))]
 
     def _find(self, index: int, line: Line) -> Spoken | None:
-        cache = self._once.cache
-        if cache is None:
+        if (cache := self._how.cache) is None:
             return None
         key = self._keys[index] = self._speaks.key(line, self._options)
-        if key is None or self._once.again:
+        if key is None or self._how.again:
             return None
         try:
             return cache.find(key, line, self._options.retries)
@@ -153,8 +154,8 @@ class _Run:
             return None
 
     def _keep(self, index: int, spoken: Spoken) -> Spoken:
-        """Cache a new line; return it with notes on what went wrong here."""
-        cache, key, notes = self._once.cache, self._keys.get(index), list(spoken.report.notes)
+        """Cache a new line; return it with notes on faults of the cache."""
+        cache, key, notes = self._how.cache, self._keys.get(index), []
         if damage := self._damage.get(index):
             notes.append(f"The line kept from an earlier run {damage}: it was made again.")
         if cache is not None and key is not None and spoken.report.ended in ENDS:
@@ -163,17 +164,17 @@ class _Run:
             except OSError as error:
                 log.warning("a line cannot be kept: %s", error)
                 notes.append(f"Lines could not be kept for later: {error.strerror or error}.")
-        return replace(spoken, report=replace(spoken.report, notes=tuple(notes)))
+        return spoken.with_notes(*notes)
 
-    def _queue(self, indices: Sequence[int], live: bool) -> None:
-        """Queue lines: in order if streamed, the first of them ``live``; otherwise the longest first."""
-        is_streamed = self._listener.wants_sound
+    def _queue(self, indices: Sequence[int]) -> None:
+        """Queue lines: in order if they play, and the first of them streamed; otherwise the longest first."""
+        is_played = self._listener.wants_sound
         deliveries = [
             Delivery(
-                live and index == indices[0],
-                index if is_streamed else -self._likely[index],
+                live=indices[0] == index >= self._turn and index not in self._listener.complete,
+                order=index if is_played else -self._likely[index],
                 on_change=self._wake_up.set,
-                may_stream=is_streamed,
+                may_stream=is_played,
             )
             for index in indices
         ]
@@ -184,11 +185,11 @@ class _Run:
     def _collect(self) -> None:
         for index in [index for index, speech in self._speeches.items() if speech.ended]:
             if index == self._turn:
-                self._pass_on(index)
+                self._play(index)
             speech = self._speeches.pop(index)
             self._frames += speech.progress.done
             if (spoken := self._result(index, speech)) is not None:
-                self._made += 1
+                self._ended += 1
                 self._take(index, spoken)
 
     def _result(self, index: int, speech: Speech) -> Spoken | None:
@@ -202,29 +203,26 @@ class _Run:
                 log.warning("a line failed while it was streamed (%s): it is retried offline", error)
                 # Delivered audio cannot be taken back: nothing follows where it broke off.
                 self._turn, self._is_begun = index + 1, False
-                self._queue([index], live=False)
+                self._queue([index])
                 return None
-            self._failed[index] = error
+            self.failures[index] = error
             return failed_line(self._lines[index], self._speaks.rate, error)
         return self._keep(index, spoken)
 
     def _take(self, index: int, spoken: Spoken) -> None:
         self._ready[index] = spoken
         self._listener.on_line(index, spoken)
-        if self._once.check is not None:
-            self._once.check.transcribe(self._lines[index], spoken)
+        if self._how.check is not None:
+            self._how.check.transcribe(self._lines[index], spoken)
 
-    def _stream_next(self) -> None:
-        while self._turn < len(self._lines):
-            if self._turn in self._ready:
-                if not self._is_begun:
-                    self._listener.on_sound(self._turn, self._ready[self._turn].waveform)
-            elif not self._pass_on(self._turn):
-                return
-            self._turn, self._is_begun = self._turn + 1, False
-
-    def _pass_on(self, index: int) -> bool:
-        """Deliver new chunks of a line; return whether the last was among them."""
+    def _play(self, index: int) -> bool:
+        """Deliver the new samples of a line; return whether the last were among them."""
+        if (spoken := self._ready.get(index)) is not None:
+            if not self._is_begun:
+                self._listener.on_sound(index, spoken.waveform)
+            return True
+        if index in self._listener.complete:
+            return False
         speech = self._speeches[index]
         if not speech.is_streamed:
             speech.stream()
@@ -241,14 +239,16 @@ class _Run:
         expected = self._frames + sum(max(progress.done, likely) for progress, likely in own)
         pieces = sum(progress.pieces for progress, _ in own)
         self._listener.on_frame(done, max(1, expected))
-        said = f"speaking {len(self._speeches)} line{'' if len(self._speeches) == 1 else 's'}"
-        if self._made:
-            said = f"line {len(self._ready)} of {len(self._lines)}"
-        if self._speeches and (left := self._estimate.describe(done, expected, pieces, time.perf_counter())):
-            said += f": {left}"
-        if (self._speeches or self._made) and said != self._phase:
-            self._phase = said
-            self._listener.on_phase(said)
+        if not (own or self._ended):
+            return
+        phase = f"speaking {len(own)} line{'' if len(own) == 1 else 's'}"
+        if self._ended:
+            phase = f"line {len(self._ready)} of {len(self._lines)}"
+        if own and (left := self._estimate.describe(done, expected, pieces, time.perf_counter())):
+            phase += f": {left}"
+        if phase != self._phase:
+            self._phase = phase
+            self._listener.on_phase(phase)
 
 
 class Estimate:
@@ -264,12 +264,12 @@ class Estimate:
         if done and self._begun is None:
             self._begun = done, now
         cut = f" in about {pieces:,} pieces" if pieces > 1 else ""
-        said = f"about {in_words(expected / FRAME_RATE)} of speech{cut}"
+        length = f"about {in_words(expected / FRAME_RATE)} of speech{cut}"
         if self._begun is None or done - self._begun[0] < MEASURED_FRAMES:
-            return said
+            return length
         begun, since = self._begun
         left = (now - since) / (done - begun) * (expected - done)
-        return f"{said}, {100 * done // expected} % done, about {in_words(left)} left"
+        return f"{length}, {100 * done // expected} % done, about {in_words(left)} left"
 
 
 def in_words(seconds: float) -> str:

@@ -12,7 +12,7 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import OutOfService
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.once import Listener, Once, speak_lines
+from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import outcome
@@ -46,18 +46,18 @@ def numbered(voice: Voice, count: int = 4) -> list[Line]:
 
 def test_a_damaged_line_is_made_again_and_said(speaks, voice, cache) -> None:
     lines = numbered(voice, 2)
-    first = speak_lines(speaks, lines, OPTIONS, Once(cache))
+    first = speak_lines(speaks, lines, OPTIONS, RenderOptions(cache))
     speaks.made()
     file = sorted(cache.folder.iterdir())[0]
     file.write_bytes(file.read_bytes()[:-10])
-    again = speak_lines(speaks, lines, OPTIONS, Once(cache))
+    again = speak_lines(speaks, lines, OPTIONS, RenderOptions(cache))
     assert len(speaks.made()) == 1 and sum(one.report.from_before for one in again) == 1
     said = outcome(again, 1.0).splitlines()
     assert "The line kept from an earlier run is damaged: it was made again." in said
     assert "1 of 2 lines reused from an earlier run." in said
     for one, other in zip(first, again, strict=True):
         np.testing.assert_allclose(one.waveform, other.waveform, atol=1e-4)
-    third = speak_lines(speaks, lines, OPTIONS, Once(cache))
+    third = speak_lines(speaks, lines, OPTIONS, RenderOptions(cache))
     assert [one.report.notes for one in third] == [(), ()] and speaks.made() == []
 
 
@@ -66,7 +66,7 @@ def test_a_disk_that_is_full_loses_no_line(speaks, voice, cache, monkeypatch) ->
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(LineCache, "keep", full)
-    made = speak_lines(speaks, numbered(voice, 2), OPTIONS, Once(cache))
+    made = speak_lines(speaks, numbered(voice, 2), OPTIONS, RenderOptions(cache))
     assert len(made) == 2
     assert "Lines could not be kept for later: No space left on device." in outcome(made, 1.0).splitlines()
 
@@ -79,7 +79,7 @@ def test_a_line_that_fails_ends_no_others(speaks, voice, cache, caplog, heard) -
         listener = replace(listener, on_sound=lambda index, _: sound.append(index))
     speaks.failing[1] = RuntimeError("the codes are not\nfinite.")
     with caplog.at_level(logging.WARNING):
-        made = speak_lines(speaks, lines, OPTIONS, Once(cache), listener)
+        made = speak_lines(speaks, lines, OPTIONS, RenderOptions(cache), listener)
     assert [one.report.ended for one in made][1] == "error" and not made[1].waveform.any()
     assert len(made[1].waveform) == 12000 and all(one.waveform.any() for one in (made[0], made[2]))
     assert "could not be made" in caplog.text and sorted(ready) == [0, 1, 2]
@@ -88,14 +88,14 @@ def test_a_line_that_fails_ends_no_others(speaks, voice, cache, caplog, heard) -
     assert cache.size().lines == 2 and list(dict.fromkeys(sound)) == ([0, 1, 2] if heard else [])
     speaks.made()
     speaks.failing.clear()
-    assert speak_lines(speaks, lines, OPTIONS, Once(cache))[1].report.ended != "error"
+    assert speak_lines(speaks, lines, OPTIONS, RenderOptions(cache))[1].report.ended != "error"
     assert speaks.made() == [1]
 
 
 def test_where_no_line_can_be_made_the_first_error_is_raised(speaks, voice, cache) -> None:
     speaks.failing = {seed: RuntimeError(f"broken {seed}") for seed in range(3)}
     with pytest.raises(RuntimeError, match="broken 0"):
-        speak_lines(speaks, numbered(voice, 3), OPTIONS, Once(cache))
+        speak_lines(speaks, numbered(voice, 3), OPTIONS, RenderOptions(cache))
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_what_a_callback_raises_ends_all_and_what_was_made_is_kept(speaks, voice
     calls = {"on_sound": lambda *_: None, call: cancel}
     lines = numbered(voice, 5)
     with pytest.raises(Cancelled):
-        speak_lines(speaks, lines, OPTIONS, Once(cache), Listener(**calls))
+        speak_lines(speaks, lines, OPTIONS, RenderOptions(cache), Listener(**calls))
     kept = cache.size().lines
     assert 1 <= kept < 5
-    again = speak_lines(speaks, lines, OPTIONS, Once(cache))
+    again = speak_lines(speaks, lines, OPTIONS, RenderOptions(cache))
     assert sum(one.report.from_before for one in again) >= kept
 
 
@@ -147,14 +147,17 @@ def test_a_line_that_went_wrong_is_made_again_only_with_another_number_of_retrie
     for retries, again in [(1, 1), (1, 0), (2, 1)]:
         speaks = Scripted()
         listener = Listener(on_phase=lambda _, own=speaks: [end(one, [1], "silent") for one in own.speeches])
-        [made] = speak_lines(speaks, line, replace(OPTIONS, retries=retries), Once(cache), listener)
+        [made] = speak_lines(speaks, line, replace(OPTIONS, retries=retries), RenderOptions(cache), listener)
         assert made.report.ended == "silent" and len(speaks.speeches) == again
 
 
 def test_bad_lines_are_refused_before_any_is_made(speaks, voice, cache) -> None:
     with pytest.raises(ValueError, match="language 'klingon' is unknown"):
         speak_lines(
-            speaks, [*numbered(voice), replace(numbered(voice)[0], language="klingon")], OPTIONS, Once(cache)
+            speaks,
+            [*numbered(voice), replace(numbered(voice)[0], language="klingon")],
+            OPTIONS,
+            RenderOptions(cache),
         )
     with pytest.raises(ValueError, match="text is list_iterator, not a string"):
         speak_lines(speaks, [Line(iter(["Hello."]), voice)], OPTIONS)
