@@ -17,7 +17,7 @@ from itertools import product
 
 import torch
 from qwen3_tts_morph.morph.codec.forward import causal_conv
-from qwen3_tts_morph.morph.codec.weights import Snake, Unit
+from qwen3_tts_morph.morph.codec.weights import SnakeWeights, Unit
 from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, residual_unit
 from qwen3_tts_morph.morph.kernels.codec.ops import WIDEST_UNIT
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
@@ -47,9 +47,9 @@ def conv_tiles(channels: int) -> Iterator[ConvTile]:
 def random_unit(channels: int) -> Unit:
     """Return a residual unit with random weights and dilation 3."""
 
-    def snake() -> Snake:
+    def snake() -> SnakeWeights:
         turns, scale, bias = (0.1 * torch.randn(3, channels, device="cuda")).unbind()
-        return Snake(turns.exp() / torch.pi, scale.exp(), bias)
+        return SnakeWeights(turns.exp() / torch.pi, scale.exp(), bias)
 
     def weight(*shape: int) -> torch.Tensor:
         return (torch.randn(shape, device="cuda") / (TAPS * channels) ** 0.5).bfloat16()

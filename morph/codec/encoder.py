@@ -8,10 +8,17 @@ from torch.nn import functional
 
 from ..model.network.modules import rotate
 from ..model.rope import RopeTable, head_dim_of
-from .layers import CODEBOOK_EPSILON, CausalConv, Weights, attend, attention_projections, project_heads
+from .layers import (
+    CODEBOOK_EPSILON,
+    CausalConv,
+    NamedParameters,
+    attend,
+    attention_projections,
+    project_heads,
+)
 
 
-class Encoder(nn.Module):
+class MimiEncoder(nn.Module):
     """Convolutions, a transformer, a convolution that halves the rate, and codebooks, ``groups`` of which are used."""
 
     def __init__(self, config: Any, groups: int):
@@ -19,14 +26,16 @@ class Encoder(nn.Module):
         self.config, self.groups = config, groups
         width = config.hidden_size
         self.encoder: Any = nn.ModuleDict({"layers": nn.ModuleList(_convolutions(config))})
-        layers = [Layer(config) for _ in range(config.num_hidden_layers)]
+        layers = [EncoderLayer(config) for _ in range(config.num_hidden_layers)]
         self.encoder_transformer: Any = nn.ModuleDict({"layers": nn.ModuleList(layers)})
         self.downsample = CausalConv(width, width, 4, 2, bias=False, padding_mode="replicate")
         semantic = config.num_semantic_quantizers
         self.quantizer: Any = nn.ModuleDict(
             {
-                "semantic_residual_vector_quantizer": Codebooks(config, semantic),
-                "acoustic_residual_vector_quantizer": Codebooks(config, config.num_quantizers - semantic),
+                "semantic_residual_vector_quantizer": EncoderCodebooks(config, semantic),
+                "acoustic_residual_vector_quantizer": EncoderCodebooks(
+                    config, config.num_quantizers - semantic
+                ),
             }
         )
 
@@ -35,7 +44,9 @@ class Encoder(nn.Module):
         states = waveform[None, None]
         for layer in self.encoder.layers:
             states = (
-                layer(states) if isinstance(layer, (nn.ELU, Residual)) else pad_and_convolve(layer, states)
+                layer(states)
+                if isinstance(layer, (nn.ELU, ResidualBlock))
+                else pad_and_convolve(layer, states)
             )
         states = self._transform(states.transpose(1, 2)).transpose(1, 2)
         states = pad_and_convolve(self.downsample, states)
@@ -53,7 +64,7 @@ class Encoder(nn.Module):
         return states
 
 
-class Residual(nn.Module):
+class ResidualBlock(nn.Module):
     """A residual block of the convolutions."""
 
     def __init__(self, config: Any, width: int, dilation: int):
@@ -67,7 +78,7 @@ class Residual(nn.Module):
         return x + point.conv(second(pad_and_convolve(wide, first(x))))
 
 
-class Layer(nn.Module):
+class EncoderLayer(nn.Module):
     """A layer of the transformer."""
 
     def __init__(self, config: Any):
@@ -79,8 +90,8 @@ class Layer(nn.Module):
         )
         self.input_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
         self.post_attention_layernorm = nn.LayerNorm(width, eps=config.norm_eps)
-        self.self_attn_layer_scale: Any = Weights(scale=(width,))
-        self.mlp_layer_scale: Any = Weights(scale=(width,))
+        self.self_attn_layer_scale: Any = NamedParameters(scale=(width,))
+        self.mlp_layer_scale: Any = NamedParameters(scale=(width,))
         self.head_dim = head_dim_of(config)
 
     def forward(self, states: torch.Tensor, rope: RopeTable, seen: torch.Tensor) -> torch.Tensor:
@@ -92,7 +103,7 @@ class Layer(nn.Module):
         return states + self.mlp_layer_scale.scale * self.mlp.fc2(hidden)
 
 
-class Codebooks(nn.Module):
+class EncoderCodebooks(nn.Module):
     """Codebooks of which each encodes what the ones before leave."""
 
     def __init__(self, config: Any, count: int):
@@ -139,7 +150,7 @@ def _convolutions(config: Any) -> list[nn.Module]:
     layers: list[nn.Module] = [CausalConv(config.audio_channels, width, config.kernel_size)]
     for ratio in reversed(config.upsampling_ratios):
         layers += [
-            Residual(config, width, config.dilation_growth_rate**at)
+            ResidualBlock(config, width, config.dilation_growth_rate**at)
             for at in range(config.num_residual_layers)
         ]
         layers += [nn.ELU(), CausalConv(width, 2 * width, 2 * ratio, ratio)]

@@ -18,10 +18,10 @@ from torch.nn import functional
 
 from ..model.layers import Angles, norm, rotate, swiglu
 from ..model.network.modules import repeat_heads
-from .weights import Attention, Block, CodecWeights, Snake, Transformer, Upsample
+from .weights import BlockWeights, CodecWeights, LayerWeights, SnakeWeights, TransformerWeights, Upsample
 
 Norm: TypeAlias = tuple[torch.Tensor, float]  # weight and epsilon
-Attend: TypeAlias = Callable[[int, Attention, torch.Tensor], torch.Tensor]
+Attend: TypeAlias = Callable[[int, LayerWeights, torch.Tensor], torch.Tensor]
 
 # New frames of all lines of a slab. The blocks after the first one run slab by slab: their activations take 1.4 MB per
 # frame in bf16. 64 lines took 14.9 ms in slabs of 48 frames, 14.1 in slabs of 192 and 14.0 in one, on an H100.
@@ -68,14 +68,14 @@ class TorchOps:
         return rotated[:, :, :heads]
 
     def activate(
-        self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
+        self, x: torch.Tensor, snake: SnakeWeights, keep: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Apply SnakeBeta to ``[T, C]`` in float32, with zeros in gaps; ``out`` may hold the result."""
         wide = x.float() + snake.bias
         wide = torch.addcmul(wide, torch.sin(wide * (math.pi * snake.turns)).square_(), snake.scale)
         return zero_gaps(wide.to(x.dtype), keep)
 
-    def residuals(self, x: torch.Tensor, block: Block, keep: torch.Tensor) -> torch.Tensor:
+    def residuals(self, x: torch.Tensor, block: BlockWeights, keep: torch.Tensor) -> torch.Tensor:
         """Run a block's residual units and the SnakeBeta after them; overwrites ``x``."""
         for unit in block.units:
             hidden = causal_conv(self.activate(x, unit.first, keep), unit.conv, unit.dilation)
@@ -83,7 +83,11 @@ class TorchOps:
         return self.activate(x, block.after, keep)
 
     def end(
-        self, x: torch.Tensor, block: Block, keep: torch.Tensor, finish: tuple[torch.Tensor, torch.Tensor]
+        self,
+        x: torch.Tensor,
+        block: BlockWeights,
+        keep: torch.Tensor,
+        finish: tuple[torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
         """Run the last block's ``residuals`` and the last convolution, ``finish``'s weight and bias."""
         return self.finish(self.residuals(x, block, keep), *finish)
@@ -196,7 +200,7 @@ def enter_blocks(weights: CodecWeights, x: torch.Tensor, keep: torch.Tensor, ops
     return ops.activate(x, weights.enter, keep, x)
 
 
-def run_block(block: Block, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps) -> torch.Tensor:
+def run_block(block: BlockWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps) -> torch.Tensor:
     """Run a block over ``[T, C_in]``: ``[rate T, C_out]``."""
     return ops.residuals(spread(block, x), block, keep)
 
@@ -216,7 +220,7 @@ def dequantise(weights: CodecWeights, codes: torch.Tensor) -> torch.Tensor:
 
 
 def run_transformer(
-    transformer: Transformer, x: torch.Tensor, positions: Positions, ops: TorchOps
+    transformer: TransformerWeights, x: torch.Tensor, positions: Positions, ops: TorchOps
 ) -> torch.Tensor:
     """Run the transformer; its sliding window is computed in blocks of one window that also see the previous block."""
     block = transformer.window if len(x) % transformer.window == 0 else len(x)
@@ -232,7 +236,9 @@ def run_transformer(
     )
 
 
-def run_layers(transformer: Transformer, x: torch.Tensor, attend: Attend, ops: TorchOps) -> torch.Tensor:
+def run_layers(
+    transformer: TransformerWeights, x: torch.Tensor, attend: Attend, ops: TorchOps
+) -> torch.Tensor:
     """Run the transformer over ``[..., latent]``; ``attend`` gets a layer's index, the layer and its normed inputs."""
     states, eps, layers = functional.linear(x, *transformer.project), transformer.eps, transformer.layers
     norms = [layer.input_norm for layer in layers[1:]] + [transformer.norm]
@@ -246,7 +252,11 @@ def run_layers(transformer: Transformer, x: torch.Tensor, attend: Attend, ops: T
 
 
 def attend_blocks(
-    transformer: Transformer, layer: Attention, inputs: torch.Tensor, angles: Angles, bias: torch.Tensor
+    transformer: TransformerWeights,
+    layer: LayerWeights,
+    inputs: torch.Tensor,
+    angles: Angles,
+    bias: torch.Tensor,
 ) -> torch.Tensor:
     """Attend over ``[T, H]``: each block's queries to its own keys and those of the previous block."""
     heads, kv_heads, block = transformer.heads, transformer.kv_heads, bias.shape[2]
@@ -275,7 +285,7 @@ def upsample(stage: Upsample, x: torch.Tensor, keep: torch.Tensor) -> torch.Tens
     return torch.addcmul(x, hidden, stage.gamma)
 
 
-def spread(block: Block, x: torch.Tensor) -> torch.Tensor:
+def spread(block: BlockWeights, x: torch.Tensor) -> torch.Tensor:
     """Run a block's transposed convolution, without its bias: ``[T, C_in]`` to ``[rate T, C_out]``."""
     result = x @ block.now.t()
     result[1:].addmm_(x[:-1], block.before.t())
@@ -308,7 +318,7 @@ def convolve_newest(
 
 
 def _run_newest(
-    block: Block, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, frames: int
+    block: BlockWeights, x: torch.Tensor, keep: torch.Tensor, ops: TorchOps, frames: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Run a block over each line's last ``frames`` frames of ``[B, F, C]``; return them and their ``keep``."""
     x, keep = _newest(x, keep, frames)

@@ -11,7 +11,7 @@ from ..model.rope import head_dim_of
 CODEBOOK_EPSILON = 1e-5  # least usage of a codebook's vector
 
 
-class Weights(nn.Module):
+class NamedParameters(nn.Module):
     """Parameters by name, from their shapes."""
 
     def __init__(self, **shapes: tuple[int, ...]):
@@ -37,7 +37,7 @@ class TransposedConv(nn.Module):
         self.conv = nn.ConvTranspose1d(inputs, outputs, kernel, stride)
 
 
-class Snake(Weights):
+class Snake(NamedParameters):
     """SnakeBeta over ``[B, C, T]``: ``x + sin(x e^alpha)^2 / (e^beta + 1e-9)``."""
 
     alpha: torch.Tensor

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from ..model.network.modules import MLP, RMSNorm
-from .encoder import Encoder
-from .layers import CausalConv, Snake, TransposedConv, Weights, attention_projections
+from .encoder import MimiEncoder
+from .layers import CausalConv, NamedParameters, Snake, TransposedConv, attention_projections
 
 
 class Codec(nn.Module):
@@ -17,8 +17,8 @@ class Codec(nn.Module):
     def __init__(self, config: Any):
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config.encoder_config, config.encoder_valid_num_quantizers)
-        self.decoder = Decoder(config.decoder_config)
+        self.encoder = MimiEncoder(config.encoder_config, config.encoder_valid_num_quantizers)
+        self.decoder = CodecDecoder(config.decoder_config)
 
     @property
     def device(self) -> torch.device:
@@ -29,7 +29,7 @@ class Codec(nn.Module):
         return self.decoder.pre_conv.conv.weight.dtype
 
 
-class Decoder(nn.Module):
+class CodecDecoder(nn.Module):
     """Codes to samples: codebooks, a transformer, two stages of upsampling, and blocks of convolutions."""
 
     def __init__(self, config: Any):
@@ -66,7 +66,7 @@ class Codebooks(nn.Module):
     def __init__(self, config: Any, count: int):
         super().__init__()
         size, inner, outer = config.codebook_size, config.codebook_dim // 2, config.codebook_dim
-        books = [Weights(cluster_usage=(size,), embedding_sum=(size, inner)) for _ in range(count)]
+        books = [NamedParameters(cluster_usage=(size,), embedding_sum=(size, inner)) for _ in range(count)]
         self.vq = nn.ModuleDict(
             {"layers": nn.ModuleList(nn.ModuleDict({"_codebook": book}) for book in books)}
         )
@@ -90,7 +90,10 @@ class TransformerLayer(nn.Module):
         width, eps = config.hidden_size, config.rms_norm_eps
         self.self_attn, self.mlp = attention_projections(config), MLP(config)
         self.input_layernorm, self.post_attention_layernorm = RMSNorm(width, eps), RMSNorm(width, eps)
-        self.self_attn_layer_scale, self.mlp_layer_scale = Weights(scale=(width,)), Weights(scale=(width,))
+        self.self_attn_layer_scale, self.mlp_layer_scale = (
+            NamedParameters(scale=(width,)),
+            NamedParameters(scale=(width,)),
+        )
 
 
 class ConvNeXt(nn.Module):

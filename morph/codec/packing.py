@@ -21,7 +21,7 @@ LONGEST_CHUNK = 2 * CONTEXT_FRAMES + CHUNK_FRAMES
 
 
 @dataclass(frozen=True)
-class Chunk:
+class FrameSpan:
     """Frames ``start - context .. start + frames - 1`` of a line; samples of the context are cut off."""
 
     line: int
@@ -38,16 +38,16 @@ class Chunk:
 class PackedChunk:
     """A chunk in a row: its first frame, including the context, is at index ``position``."""
 
-    chunk: Chunk
+    chunk: FrameSpan
     position: int
 
 
-def cut_chunks(lengths: Sequence[int]) -> Iterator[Chunk]:
+def cut_chunks(lengths: Sequence[int]) -> Iterator[FrameSpan]:
     """Cut lines as upstream's ``chunked_decode`` does: without left context until a full one is available."""
     for line, length in enumerate(lengths):
         for start in range(0, length, CHUNK_FRAMES):
             context = CONTEXT_FRAMES if start > CONTEXT_FRAMES else start
-            yield Chunk(line, start, context, min(CHUNK_FRAMES, length - start))
+            yield FrameSpan(line, start, context, min(CHUNK_FRAMES, length - start))
 
 
 def first_needed(frames: int) -> int:
@@ -66,7 +66,7 @@ def row_sizes(window: int, largest: int) -> list[int]:
     return sorted(size for size in lengths if size <= largest)
 
 
-def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[PackedChunk]]:
+def pack_rows(chunks: Sequence[FrameSpan], capacity: int, gap: int) -> list[list[PackedChunk]]:
     """Pack chunks into rows of at most ``capacity`` frames, longest first, each after ``gap`` empty frames."""
     rows: list[list[PackedChunk]] = []
     ends: list[int] = []

@@ -27,7 +27,7 @@ EPSILON = 1e-9  # SnakeBeta's
 
 
 @dataclass(frozen=True)
-class Snake:
+class SnakeWeights:
     """SnakeBeta of ``x + bias``; all float32 ``[C]``."""
 
     turns: torch.Tensor  # e^alpha / pi
@@ -35,13 +35,13 @@ class Snake:
     bias: torch.Tensor
 
     @classmethod
-    def of(cls, module: Any, bias: torch.Tensor) -> Snake:
+    def of(cls, module: Any, bias: torch.Tensor) -> SnakeWeights:
         alpha, beta = module.alpha.detach().float(), module.beta.detach().float()
         return cls(alpha.exp() / math.pi, 1 / (beta.exp() + EPSILON), bias)
 
 
 @dataclass(frozen=True)
-class Attention:
+class LayerWeights:
     """A layer of the transformer: fused projections, norms, and the scales of its residuals."""
 
     input_norm: torch.Tensor
@@ -55,11 +55,11 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Transformer:
+class TransformerWeights:
     """The codec's transformer; pairs are (weight, bias)."""
 
     project: tuple[torch.Tensor, torch.Tensor]  # into its width
-    layers: tuple[Attention, ...]
+    layers: tuple[LayerWeights, ...]
     norm: torch.Tensor
     restore: tuple[torch.Tensor, torch.Tensor]  # out of its width
     angles: Angles
@@ -86,22 +86,22 @@ class Upsample:
 class Unit:
     """A residual unit: SnakeBeta, ``conv`` ``[C, taps, C]`` with a dilation, SnakeBeta, ``point`` ``[C, C]``."""
 
-    first: Snake
+    first: SnakeWeights
     conv: torch.Tensor
     dilation: int
-    second: Snake
+    second: SnakeWeights
     point: torch.Tensor
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockWeights:
     """A transposed convolution of kernel 2 x stride as two GEMMs, three units, and the SnakeBeta after them."""
 
     now: torch.Tensor  # ``[rate C_out, C_in]``: a position's part of its own outputs
     before: torch.Tensor  # the same of the next position's outputs
     rate: int
     units: tuple[Unit, ...]
-    after: Snake
+    after: SnakeWeights
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class CodecWeights:
     first_groups: int
     quantised: torch.Tensor  # ``[2 D, 2 D]``, the projections of both halves
     pre_conv: tuple[torch.Tensor, torch.Tensor]
-    transformer: Transformer
+    transformer: TransformerWeights
     upsample: tuple[Upsample, ...]
     start: torch.Tensor
-    enter: Snake
-    blocks: tuple[Block, ...]
+    enter: SnakeWeights
+    blocks: tuple[BlockWeights, ...]
     finish: tuple[torch.Tensor, torch.Tensor]
     samples_per_frame: int
     gap: int  # zero frames that replace the padding of every convolution
@@ -143,7 +143,7 @@ class CodecWeights:
                 transformer=_transformer(decoder.pre_transformer),
                 upsample=tuple(_upsample(expand, block) for expand, block in decoder.upsample),
                 start=arrange(start.conv.weight, (0, 2, 1)),
-                enter=Snake.of(blocks[0].block[0], start.conv.bias.detach().float()),
+                enter=SnakeWeights.of(blocks[0].block[0], start.conv.bias.detach().float()),
                 blocks=tuple(map(_block, blocks, following)),
                 finish=(last.weight.detach().float()[0].t().contiguous(), last.bias.detach().float()),
                 samples_per_frame=int(decoder.total_upsample),
@@ -216,9 +216,9 @@ def _pair(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return module.weight.detach(), module.bias.detach()
 
 
-def _transformer(module: Any) -> Transformer:
+def _transformer(module: Any) -> TransformerWeights:
     config = module.config
-    return Transformer(
+    return TransformerWeights(
         project=_pair(module.input_proj),
         layers=tuple(map(_attention, module.layers)),
         norm=module.norm.weight.detach(),
@@ -231,9 +231,9 @@ def _transformer(module: Any) -> Transformer:
     )
 
 
-def _attention(layer: Any) -> Attention:
+def _attention(layer: Any) -> LayerWeights:
     attention, mlp = layer.self_attn, layer.mlp
-    return Attention(
+    return LayerWeights(
         input_norm=layer.input_layernorm.weight.detach(),
         qkv=join([attention.q_proj, attention.k_proj, attention.v_proj]),
         out=attention.o_proj.weight.detach(),
@@ -261,7 +261,7 @@ def _upsample(expand: Any, block: Any) -> Upsample:
     )
 
 
-def _block(module: Any, after: Any) -> Block:
+def _block(module: Any, after: Any) -> BlockWeights:
     _, upsample, *residual = module.block
     rate = upsample.conv.stride[0]
     taps = arrange(upsample.conv.weight, (2, 1, 0))
@@ -270,14 +270,18 @@ def _block(module: Any, after: Any) -> Block:
     for unit in residual:
         units.append(
             Unit(
-                first=Snake.of(unit.act1, pending),
+                first=SnakeWeights.of(unit.act1, pending),
                 conv=arrange(unit.conv1.conv.weight, (0, 2, 1)),
                 dilation=unit.conv1.dilation,
-                second=Snake.of(unit.act2, unit.conv1.conv.bias.detach().float()),
+                second=SnakeWeights.of(unit.act2, unit.conv1.conv.bias.detach().float()),
                 point=unit.conv2.conv.weight.detach()[..., 0],
             )
         )
         pending = pending + unit.conv2.conv.bias.detach().float()
-    return Block(
-        taps[:rate].flatten(0, 1), taps[rate:].flatten(0, 1), rate, tuple(units), Snake.of(after, pending)
+    return BlockWeights(
+        taps[:rate].flatten(0, 1),
+        taps[rate:].flatten(0, 1),
+        rate,
+        tuple(units),
+        SnakeWeights.of(after, pending),
     )

@@ -18,7 +18,7 @@ import torch
 from ..codec.forward import Slabs, TorchOps, synthesise
 from ..codec.packing import (
     CHUNK_FRAMES,
-    Chunk,
+    FrameSpan,
     PackedChunk,
     choose_size,
     cut_chunks,
@@ -200,7 +200,7 @@ class BatchCodec:
             replays = self._graphs_on(weights.codebooks.device)
             for size in reversed(self.sizes):  # the largest first: all share its memory
                 frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
-                plan = write_plan([PackedChunk(Chunk(0, 0, 0, frames), weights.gap)], [codes], size)
+                plan = write_plan([PackedChunk(FrameSpan(0, 0, 0, frames), weights.gap)], [codes], size)
                 if replays is not None:
                     replays.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
 

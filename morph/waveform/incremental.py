@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from ..codec.forward import Rings, TorchOps, convolve_newest, dequantise, run_layers
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
-from ..codec.weights import Attention, CodecWeights, Transformer
+from ..codec.weights import CodecWeights, LayerWeights, TransformerWeights
 from ..model.layers import Angles
 from ..model.sdpa import without_cudnn
 from ..runtime.capture import CapturedGraphs
@@ -123,7 +123,9 @@ def decode_step(
     return wave
 
 
-def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, ops: TorchOps) -> torch.Tensor:
+def _transform(
+    transformer: TransformerWeights, x: torch.Tensor, states: LineStates, ops: TorchOps
+) -> torch.Tensor:
     """Run the transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
 
     A position's slot in the ring does not depend on the steps, and so neither does the order of attention's sums.
@@ -141,7 +143,7 @@ def _transform(transformer: Transformer, x: torch.Tensor, states: LineStates, op
     bias = torch.zeros(seen.shape, dtype=x.dtype, device=x.device).masked_fill_(~seen, -math.inf)[:, None]
     at = queries % slots
 
-    def attend(index: int, layer: Attention, inputs: torch.Tensor) -> torch.Tensor:
+    def attend(index: int, layer: LayerWeights, inputs: torch.Tensor) -> torch.Tensor:
         heads, kv_heads = transformer.heads, transformer.kv_heads
         qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
         rings = Rings(states.keys[:, index], states.values[:, index], at)
@@ -303,16 +305,16 @@ class RowStream:
         """Return in how many steps the next ``frames`` of a line are decoded."""
         return count_steps(self._frames[line], frames)
 
-    def _cut(self, line: int, codes: np.ndarray) -> Iterator[_Part]:
+    def _cut(self, line: int, codes: np.ndarray) -> Iterator[_Step]:
         """Cut a line's frames into steps; when a chunk begins, the frames of its left context go first."""
         for count, restarts in _cut_frames(self._frames[line], len(codes)):
             for begin in range(0, len(self._recent[line]) if restarts else 0, STEP_FRAMES):
                 part = self._recent[line][begin : begin + STEP_FRAMES]
-                yield _Part(part, wanted=False, restarts=begin == 0)
+                yield _Step(part, wanted=False, restarts=begin == 0)
             part, codes = codes[:count], codes[count:]
             self._frames[line] += count
             self._remember(line, part)
-            yield _Part(part)
+            yield _Step(part)
 
     def _put(self, parts: Mapping[int, np.ndarray], size: int | None = None) -> dict[int, int]:
         """Copy the codes of the next step to the device; return each line's place in it.
@@ -449,7 +451,7 @@ class StepsInFlight:
 
     def __init__(self, lines: Sequence[int], samples_per_frame: int):
         self._lines, self._samples_per_frame = lines, samples_per_frame
-        self._steps: list[tuple[torch.Tensor, dict[int, tuple[int, _Part]]]] = []
+        self._steps: list[tuple[torch.Tensor, dict[int, tuple[int, _Step]]]] = []
         self._began: torch.cuda.Event | None = None
         self._done: torch.cuda.Event | None = None
 
@@ -459,7 +461,7 @@ class StepsInFlight:
             self._began = torch.cuda.Event(enable_timing=True)
             self._began.record()
 
-    def add(self, samples: torch.Tensor, places: dict[int, tuple[int, _Part]]) -> None:
+    def add(self, samples: torch.Tensor, places: dict[int, tuple[int, _Step]]) -> None:
         """Launch one copy of the last step's samples: the next step overwrites them.
 
         ``places``: each line's index in it and its part.
@@ -513,7 +515,7 @@ class CodecSnapshot:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Step:
     """Frames of one step; samples of a left context are not ``wanted``."""
 
     codes: np.ndarray

@@ -19,7 +19,7 @@ class ReadWords:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TextPart:
     """A part of a text: its beginning in the text, in the displayed one and in the read one."""
 
     text: int
@@ -46,20 +46,20 @@ def find_read_words(text: str, readings: Sequence[Reading]) -> ReadWords:
     return ReadWords(written, read, _owners(parts, shown, read, as_read) if shown else [])
 
 
-def _parts(readings: Sequence[Reading]) -> Iterator[_Part]:
+def _parts(readings: Sequence[Reading]) -> Iterator[_TextPart]:
     shown = read = 0  # how much longer the texts are so far
     begin = 0
     for one in readings:
         if one.first > begin or not begin:
-            yield _Part(begin, begin + shown, begin + read)
-        yield _Part(one.first, one.first + shown, one.first + read, one)
+            yield _TextPart(begin, begin + shown, begin + read)
+        yield _TextPart(one.first, one.first + shown, one.first + read, one)
         begin = one.last
         shown += len(one.shown) - (one.last - one.first)
         read += len(one.read) - (one.last - one.first)
-    yield _Part(begin, begin + shown, begin + read)
+    yield _TextPart(begin, begin + shown, begin + read)
 
 
-def _place(part: _Part, place: int) -> int:
+def _place(part: _TextPart, place: int) -> int:
     inside, one = place - part.shown, part.reading
     if one is None or not inside:
         return part.text + inside
@@ -69,7 +69,7 @@ def _place(part: _Part, place: int) -> int:
 
 
 def _owners(
-    parts: Sequence[_Part], shown: Sequence[WrittenWord], read: Sequence[WrittenWord], as_read: str
+    parts: Sequence[_TextPart], shown: Sequence[WrittenWord], read: Sequence[WrittenWord], as_read: str
 ) -> list[int]:
     begins, firsts = [one.read for one in parts], [word.first for word in shown]
     own: list[int] = []
@@ -88,7 +88,7 @@ def _owners(
     return [max(own[: place + 1]) for place in range(len(own))] if own != sorted(own) else own
 
 
-def _shares(part: _Part, shown: Sequence[WrittenWord], read: Sequence[str]) -> list[int]:
+def _shares(part: _TextPart, shown: Sequence[WrittenWord], read: Sequence[str]) -> list[int]:
     """Return the owners of the words of one reading: its displayed words, or else the word before."""
     assert part.reading is not None
     first, last = part.shown, part.shown + len(part.reading.shown)

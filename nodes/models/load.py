@@ -29,7 +29,7 @@ from ...morph.options import ADAPTER_STRENGTHS, MOST_RETAKES, RECOGNISERS, LoadO
 from ...morph.setting import settings_of
 from .. import inputs
 from ..folders import folders
-from ..page.progress import Progress, show_progress
+from ..page.progress import NodeProgress, show_progress
 from ..schema import ModelSocket, WordCheckSocket, listed, output, schema
 from .memory import LoadedModel, ManagedModel, check_model, load_managed, shown
 from .remote import ServedModel
@@ -94,7 +94,7 @@ def _find_gpu(option: str) -> torch.device | None:
 DEFAULT_SIZE = "base"
 
 
-def load_recogniser(size: str, progress: Progress) -> Whisper:
+def load_recogniser(size: str, progress: NodeProgress) -> Whisper:
     """Return a recogniser of ComfyUI's model folder; errors as ``load_whisper``."""
     progress.say(f"loading faster-whisper {size}")
     return load_whisper(size, folders().recognisers)

@@ -13,7 +13,7 @@ from ...morph.voice.recording import Recording
 from ...morph.voice.voice import Voice, check_design
 from ...serve.remote.servers import Server, find_server, listed_servers
 from .. import inputs
-from ..page.progress import Progress, show_progress
+from ..page.progress import NodeProgress, show_progress
 from ..schema import ModelSocket, listed, output, schema
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class RemoteModel(io.ComfyNode):
             return io.NodeOutput(ServedModel(ask(find_server(server), progress), voice_consent))
 
 
-def ask(server: Server, progress: Progress | None = None) -> ServerFacts:
+def ask(server: Server, progress: NodeProgress | None = None) -> ServerFacts:
     """Return a server's facts; a user who cancels ends the request."""
     from ...serve.remote.attempts import ask_server
 

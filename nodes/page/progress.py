@@ -13,7 +13,7 @@ SHOWN_EVERY = 0.02
 SAID_EVERY = 0.2
 
 
-class Progress:
+class NodeProgress:
     """One node's progress bar and status text.
 
     Call it with (done, expected), in frames or bytes, to move the bar. It and ``say`` raise ComfyUI's own exception
@@ -54,8 +54,8 @@ class Progress:
 
 
 @contextmanager
-def show_progress(node_id: str | None) -> Iterator[Progress]:
+def show_progress(node_id: str | None) -> Iterator[NodeProgress]:
     """Yield the node's progress; fill its bar if the ``with`` block ends without an error."""
-    progress = Progress(node_id)
+    progress = NodeProgress(node_id)
     yield progress
     progress.fill()

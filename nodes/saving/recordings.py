@@ -21,7 +21,7 @@ from ..sound.values import Facts, facts_of, to_json, to_waveforms
 RUN = re.compile(r"(\d{5,})_")  # the number of a run, at the start of its files' names
 LONGEST_TITLE = 200
 MOST_SHOWN = 10  # names of files in a text
-TOLD = ("title", "artist", "comment")  # facts about the speech; see ``Recording.tags``
+TOLD = ("title", "artist", "comment")  # facts about the speech; see ``RecordedFile.tags``
 OF_THE_ENCODER = "encoder"
 
 
@@ -51,7 +51,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class RecordedFile:
     """The content of one file."""
 
     waveform: np.ndarray  # float ``[C, T]``
@@ -108,15 +108,15 @@ class Run:
         return "\n".join(said)
 
 
-def recordings_of(audio: Sequence[dict[str, Any]], is_track: bool = False) -> list[Recording]:
+def recordings_of(audio: Sequence[dict[str, Any]], is_track: bool = False) -> list[RecordedFile]:
     """Return every recording of AUDIOs in order; facts belong to AUDIOs of one recording."""
-    found: list[Recording] = []
+    found: list[RecordedFile] = []
     for one in audio:
         waveforms = to_waveforms(one)
         facts = facts_of(one) if len(waveforms) == 1 else ()
         for waveform in waveforms:
             number = 0 if is_track else len(found) + 1
-            found.append(Recording(waveform, one["sample_rate"], facts, number))
+            found.append(RecordedFile(waveform, one["sample_rate"], facts, number))
     if is_track and len(found) > 1:
         raise ValueError(f"track is {len(found)} recordings: connect the audio output of Render Script")
     return found
@@ -164,7 +164,7 @@ def older_files(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(one.name for one in others if one.stem not in own and one.stem.split("_")[0] in numbers)
 
 
-def listed(recordings: Sequence[Recording], run: Run) -> dict[str, Any]:
+def listed(recordings: Sequence[RecordedFile], run: Run) -> dict[str, Any]:
     """Return the ui of the node: the files as ComfyUI's nodes name them, and as a list that the page plays."""
     folder = run.paths[0].parent.name
     files = [{"filename": path.name, "subfolder": folder, "type": "output"} for path in run.paths]

@@ -19,7 +19,7 @@ MOST_FIXED = 8  # where ComfyUI has no inputs that grow
 EXAMPLE = "NARRATOR\nANNA\nBEN"
 
 
-class Cast(io.ComfyNode):
+class CastNode(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(

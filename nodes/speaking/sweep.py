@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...morph.study.sweep import SweepRow
 
 
-class Sweep(io.ComfyNode):
+class SweepNode(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         return schema(

@@ -31,7 +31,7 @@ SHOWN = (
 )
 
 
-class Guard:
+class AccessGuard:
     """ASGI middleware: refuses other sites, unknown hosts and missing keys; answers CORS preflights of the origin."""
 
     def __init__(self, app: ASGIApp, access: Access):

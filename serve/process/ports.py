@@ -11,7 +11,7 @@ OFFERED = range(20_000, 30_000)
 MOST_DROPPED = 64  # connections per call, so that the event loop goes on
 
 
-class Listener(socket.socket):
+class ListeningSocket(socket.socket):
     """A listening socket that drops connections which the client has reset before they were accepted.
 
     Strangers can make thousands of them a second, and each would cost the event loop far more than this check.
@@ -41,13 +41,13 @@ def free_ports(count: int) -> list[int]:
     raise OSError(f"{count} ports are needed, and of {OFFERED.start} to {OFFERED.stop - 1} too few are free")
 
 
-def bind(host: str, port: int) -> Listener:
+def bind(host: str, port: int) -> ListeningSocket:
     """Return a socket bound to this address; OSError if it is in use, or not on this computer."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except UnicodeError as error:  # empty or too long between two dots
         raise socket.gaierror(socket.EAI_NONAME, "no host can have this name") from error
-    bound = Listener(family, kind, protocol)
+    bound = ListeningSocket(family, kind, protocol)
     if os.name != "nt":  # there it would let two programs listen
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

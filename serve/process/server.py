@@ -138,7 +138,7 @@ def _run_server(options: ServerOptions) -> None:
             http_protocol,
             websocket_protocol,
         )
-        from .shutdown import CLOSING_S, Server
+        from .shutdown import CLOSING_S, UvicornServer
 
         connections, backlog = fit_connections(lines + MORE_CONNECTIONS, SPARE)
         config = uvicorn.Config(
@@ -157,7 +157,7 @@ def _run_server(options: ServerOptions) -> None:
         logging.getLogger("uvicorn.error").addFilter(is_worth_a_line)
         logging.getLogger("uvicorn.error").addFilter(Seldom(NO_REQUEST))
         logging.getLogger("asyncio").addFilter(Seldom(ACCEPT_FAILED))
-        Server(config).run([bound])
+        UvicornServer(config).run([bound])
 
 
 def fit_connections(wanted: int, spare: int) -> tuple[int, int]:

@@ -30,7 +30,7 @@ LOOKS_EVERY_S = 0.1
 QUEUE = 1024  # connections in the system's backlog; one that finds no place retries after a second
 
 
-class Server(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """uvicorn's server, for a process that ends with it; needs the ``Speaker`` in ``app.state.speaker``."""
 
     def run(self, sockets: list[socket] | None = None) -> None:

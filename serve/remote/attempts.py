@@ -14,7 +14,7 @@ from ...morph.runtime.wake_up import WakeUpEvent
 from .connection import Answer, AnswerListener, Connection, connect
 from .facts import ServerFacts
 from .failure import Failure
-from .payload import Job, uploaded_name
+from .payload import SpeechJob, uploaded_name
 from .servers import Server
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class Attempts:
         self._uploads: dict[str, asyncio.Task[None]] = {}
         self._is_waited_for = False
 
-    async def speak(self, job: Job, listen: Callable[[], AnswerListener]) -> Answer:
+    async def speak(self, job: SpeechJob, listen: Callable[[], AnswerListener]) -> Answer:
         """Return the answer to a job, or raise the last ``Failure``; ``listen`` returns an attempt's listener."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -131,14 +131,14 @@ class Attempts:
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    def _may_help(self, job: Job, error: Failure) -> bool:
+    def _may_help(self, job: SpeechJob, error: Failure) -> bool:
         """Return whether another attempt may help; drop a voice that the server does not know (any more)."""
         if error.remedy.upload and job.upload is not None:
             self._uploads.pop(uploaded_name(job.upload), None)
             return True
         return error.remedy.again
 
-    async def _upload(self, job: Job) -> None:
+    async def _upload(self, job: SpeechJob) -> None:
         if job.upload is None:
             return
         name = uploaded_name(job.upload)

@@ -24,7 +24,7 @@ from ...postprocess.ends import trim_ends
 from ...postprocess.rates import resample
 from .facts import SAMPLE_RATE, ServerFacts, read_facts
 from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
-from .payload import Job, uploaded_name
+from .payload import SpeechJob, uploaded_name
 from .servers import Server
 from .told import HIGHEST_RATE, LOWEST_RATE, NOTHING_TOLD, Event, LineTold, header_number, parse, read
 
@@ -114,7 +114,7 @@ class Connection:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
 
-    async def speak(self, job: Job, listener: AnswerListener) -> Answer:
+    async def speak(self, job: SpeechJob, listener: AnswerListener) -> Answer:
         """Make one attempt at a line; ``Failure`` for any error, also for incomplete audio."""
         async with self._request("POST", "/v1/audio/speech", json=job.request) as answer:
             if answer.status != 200:
@@ -131,7 +131,9 @@ class Connection:
             raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
         return made
 
-    async def _read_items(self, rate: str | None, items: Items, job: Job, listener: AnswerListener) -> Answer:
+    async def _read_items(
+        self, rate: str | None, items: Items, job: SpeechJob, listener: AnswerListener
+    ) -> Answer:
         """Read what our server sends of a line: events, or parts."""
         if rate is not None and header_number(rate) != job.sample_rate:
             raise Failure(
@@ -158,7 +160,9 @@ class Connection:
                 raise of_status(self._server, 500, said, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
 
-    async def _read_sound(self, answer: aiohttp.ClientResponse, job: Job, listener: AnswerListener) -> Answer:
+    async def _read_sound(
+        self, answer: aiohttp.ClientResponse, job: SpeechJob, listener: AnswerListener
+    ) -> Answer:
         content = await _read_most(answer, MOST_BYTES)
         made = self._read_wav(content, header_number(answer.headers.get(TOKENS_HEADER)))
         if job.trim_ends:

@@ -62,7 +62,7 @@ class ServerFacts:
         return known[name.strip().lower()]
 
 
-class Status(Told):
+class ServerStatus(Told):
     """The answer of this pack's server to ``/v1/status``."""
 
     model: Name
@@ -108,7 +108,7 @@ def read_facts(
     ids = [one.id if isinstance(one, Named) else one for one in listed.voices]
     names = tuple(sorted(name for name in ids if not name.startswith(OUR_UPLOADS)))
     if status is not None and status.get("server") == OURS:
-        return _our_facts(server, names, read(Status, status))
+        return _our_facts(server, names, read(ServerStatus, status))
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
     model = listed.data[0].id if listed.data else ""
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
@@ -116,7 +116,7 @@ def read_facts(
     return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
 
 
-def _our_facts(server: Server, names: tuple[str, ...], status: Status) -> ServerFacts:
+def _our_facts(server: Server, names: tuple[str, ...], status: ServerStatus) -> ServerFacts:
     fingerprint = status.fingerprint
     if fingerprint and status.sample_rate != SAMPLE_RATE:
         fingerprint += f" {status.sample_rate} Hz"  # kept lines of two rates do not fit into one track

@@ -21,7 +21,7 @@ LONGEST_SPLIT = GenerateOptions.split_chars
 
 
 @dataclass(frozen=True)
-class Job:
+class SpeechJob:
     """A line on its way.
 
     Args:
@@ -64,14 +64,14 @@ class Job:
         """Whether the answer comes as events; else as one WAV."""
         return self.body["stream_format"] == "sse"
 
-    def with_seed(self, seed: int) -> Job:
+    def with_seed(self, seed: int) -> SpeechJob:
         """Return the same line with another seed, where the server takes one."""
         if "seed" not in self.body:
             return self
         return replace(self, body={**self.body, "seed": seed & self.most_seed})
 
 
-def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
+def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
     """Return the job of a line with a complete text.
 
     Args:
@@ -94,7 +94,7 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
     return _ours(facts, line, options, consent) if facts.is_ours else _foreign(facts, line, options, consent)
 
 
-def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
+def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
     _check_ours(facts, line, options)
     voice = line.voice
     body = _settings_fields(line, options)
@@ -106,7 +106,7 @@ def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: boo
         body["voice"], upload = uploaded_name(voice), voice
     if instruct := line.instruct or voice.instruct:
         body["instructions"] = instruct
-    return Job(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.tells_words)
+    return SpeechJob(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.tells_words)
 
 
 def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
@@ -199,7 +199,7 @@ def fields_of(options: Checked) -> dict[str, Any]:
 # Other servers
 
 
-def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> Job:
+def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
     """Return the job for another program's server: a complete WAV, because a stream may break off without a sign."""
     _refuse_ours(facts, line, options)
     body: dict[str, Any] = {
@@ -225,7 +225,7 @@ def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
         body["voice"] = facts.speaker(line.voice.speaker or "")
     if instruct:
         body["instructions"] = instruct
-    return Job(line, body, trim_ends=options.trim_ends, most_seed=most_seed)
+    return SpeechJob(line, body, trim_ends=options.trim_ends, most_seed=most_seed)
 
 
 def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:

@@ -32,7 +32,7 @@ from .attempts import Attempts, LoopThread, LoopWakeUpEvent
 from .connection import Answer, AnswerListener, connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
 from .failure import Failure
-from .payload import Job, make_job
+from .payload import SpeechJob, make_job
 from .told import LineTold
 
 NO_CODES = torch.zeros(1, 16, dtype=torch.int64)  # of a frame: a server sends none
@@ -41,7 +41,7 @@ NO_CODES = torch.zeros(1, 16, dtype=torch.int64)  # of a frame: a server sends n
 class RemoteLine:
     """A line in flight, used in one thread; calls ``on_full`` when its reader has enough for now."""
 
-    def __init__(self, job: Job, speech: Speech, on_full: Callable[[], None]):
+    def __init__(self, job: SpeechJob, speech: Speech, on_full: Callable[[], None]):
         self.job, self.speech, self._on_full = job, speech, on_full
         speech.progress.expected = likely_frames(str(job.line.text))
         self._sound: list[np.ndarray] = []  # of the first take
@@ -320,7 +320,7 @@ class RemoteSpeaks:
         assert best is not None  # the last take succeeds or raises
         return best
 
-    def _job(self, line: RemoteLine, take: int) -> Job:
+    def _job(self, line: RemoteLine, take: int) -> SpeechJob:
         """Return a line's job: offline lines come in one piece, those that may stream later in few events."""
         is_streamed, later = line.speech.is_streamed, line.speech.delivery.may_stream
         if take > 1:  # the first take was streamed

@@ -18,7 +18,7 @@ from ...morph.speech.takes import ENDS, RetryPolicy
 from ..api.errors import ApiError
 from ..api.request import SpeechRequest
 from .metrics import Metrics
-from .speaker import Reading, Speaker
+from .speaker import Speaker, SpeechReader
 
 BOUNDARY = b"morph-tts-part-5f0c1e"
 MULTIPART = f"multipart/mixed; boundary={BOUNDARY.decode()}"
@@ -128,7 +128,7 @@ class SpeechAnswer(Response):
             check_end(reading.report, asked)
             await self._send_bytes(send, b"", more=False)
 
-    def _told(self, reading: Reading) -> dict[str, Any]:
+    def _told(self, reading: SpeechReader) -> dict[str, Any]:
         asked = self._asked
         report = report_of(reading, self._speaker.describe(asked.generate))
         report["ignored"] = list(asked.ignored)
@@ -244,7 +244,7 @@ def check_end(report: LineReport, asked: SpeechRequest) -> None:
         raise ApiError(500, message, "input", "speech_cut")
 
 
-def usage_of(reading: Reading) -> dict[str, Any]:
+def usage_of(reading: SpeechReader) -> dict[str, Any]:
     """Return OpenAI's counts: tokens of the text, and frames of 80 ms as the tokens of the sound."""
     text, frames = reading.text_tokens, reading.report.frames
     details = {"text_tokens": text, "audio_tokens": 0}
@@ -256,7 +256,7 @@ def usage_of(reading: Reading) -> dict[str, Any]:
     }
 
 
-def report_of(reading: Reading, made_by: tuple[str, ...]) -> dict[str, Any]:
+def report_of(reading: SpeechReader, made_by: tuple[str, ...]) -> dict[str, Any]:
     report = reading.report
     same = {name: getattr(report, name) for name in ("frames", "seconds", "ended", "pieces", "spoken")}
     readings = {one.shown: one.read for one in report.readings}

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..api.errors import ApiError, fault
 from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
-from ..api.guard import Guard, answer_headers
+from ..api.guard import AccessGuard, answer_headers
 from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe, render
 from ..api.options import Limits, ServerOptions
 from ..api.request import OPENAI_MODELS, check_model, read_request
@@ -62,7 +62,7 @@ class App(FastAPI):
     def __init__(self, direct: Mapping[tuple[Any, Any], Any], options: ServerOptions, **more: Any):
         super().__init__(**more)
         self._direct = direct
-        guard, headers = Guard(self._answer, options.access), answer_headers(options.access.origin)
+        guard, headers = AccessGuard(self._answer, options.access), answer_headers(options.access.origin)
         self._front = RequestLog(guard, headers, options.access_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -161,7 +161,7 @@ class News:
             self._changed.popleft().set()
 
 
-class Reading:
+class SpeechReader:
     """One speech, read in an event loop. Use it in a ``with``: leaving it frees the row.
 
     ``news`` is set when there is more to read; ``speed`` is that of the sound given out.
@@ -268,7 +268,7 @@ class Reading:
         """The tokens of the text, after the last chunk."""
         return self._speech.outcome.text_tokens if self._speech.outcome else 0
 
-    def __enter__(self) -> Reading:
+    def __enter__(self) -> SpeechReader:
         self._others.add(self)
         return self
 
@@ -297,7 +297,7 @@ class Speaker:
         ]
         self._batch = Fleet(self._batches) if others else self._batches[0]
         self._news: News | None = None
-        self.readings: set[Reading] = set()
+        self.readings: set[SpeechReader] = set()
         self._encoders = Encoders()
         self._is_ending = False
         self._ready = threading.Event()
@@ -425,8 +425,8 @@ class Speaker:
             return self.voices.find(None)
         return Voice("x_vector", self.model.size, speaker_embedding=torch.zeros(self.model.width))
 
-    async def speak(self, asked: SpeechRequest) -> Reading:
-        """Queue a text; return the reader of its sound, streamed or, if offline, for ``Reading.encode``.
+    async def speak(self, asked: SpeechRequest) -> SpeechReader:
+        """Queue a text; return the reader of its sound, streamed or, if offline, for ``SpeechReader.encode``.
 
         ApiError 400 or 404 for unusable input, 429 if too many wait, 503 before the server is ready.
         """
@@ -463,10 +463,10 @@ class Speaker:
             ) from error
         except (ValueError, BatchClosed) as error:
             raise as_api_error(error) from error
-        return Reading(speech, changed, self, asked.speed, wanted)
+        return SpeechReader(speech, changed, self, asked.speed, wanted)
 
-    async def encode(self, reading: Reading, name: str) -> Whole:
-        """See ``Reading.encode``; in another thread."""
+    async def encode(self, reading: SpeechReader, name: str) -> Whole:
+        """See ``SpeechReader.encode``; in another thread."""
         return await asyncio.wrap_future(self._encoders.submit(name, partial(reading.encode, name)))
 
     def open_stream(self, name: str) -> StreamEncoder:

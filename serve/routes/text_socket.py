@@ -24,7 +24,7 @@ from ..api.options import Access
 from ..api.request import SpeechRequest, read_settings, read_silence
 from .answer import GOODBYE_S, check_end, note_end, usage_of
 from .metrics import Metrics
-from .speaker import Reading, Speaker
+from .speaker import Speaker, SpeechReader
 
 log = logging.getLogger(__name__)
 CONFIG = "session.config"
@@ -200,7 +200,7 @@ class SpeechSocket:
 
     # Out
 
-    async def _send_speech(self, reading: Reading, asked: SpeechRequest) -> None:
+    async def _send_speech(self, reading: SpeechReader, asked: SpeechRequest) -> None:
         began, rate, samples, sent = time.perf_counter(), self._speaker.model.sample_rate, 0, 0
         start = {"format": asked.audio, "sample_rate": rate, "seed": asked.seed}
         await self._send("audio.start", start)
@@ -228,7 +228,7 @@ class SpeechSocket:
                 self._metrics.first_audio(time.perf_counter() - began)
         return len(data)
 
-    async def _send_words(self, reading: Reading) -> None:
+    async def _send_words(self, reading: SpeechReader) -> None:
         if words := reading.take_timestamps():
             await self._send("audio.timestamps", {"timestamps": words})
 

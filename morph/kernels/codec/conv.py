@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ...codec.weights import Snake, Unit
+from ...codec.weights import SnakeWeights, Unit
 from ..precompile import Launch, run
 from .snake import snake
 
@@ -240,7 +240,7 @@ def residual_unit(
     x: torch.Tensor,
     active: torch.Tensor,
     unit: Unit,
-    after: Snake,
+    after: SnakeWeights,
     keep: torch.Tensor,
     tile: ConvTile,
     last: bool,

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from ...codec.forward import Norm, Rings, TorchOps, causal_conv
-from ...codec.weights import Block, Snake, Unit
+from ...codec.weights import BlockWeights, SnakeWeights, Unit
 from ...model.layers import Angles
 from ..plan import is_hopper
 from ..precompile import Launch, compile_in_parallel, compile_only, run
@@ -76,15 +76,19 @@ class TritonOps(TorchOps):
         return rotate_into(qkv, angles, rings, self.launch)
 
     def activate(
-        self, x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None
+        self, x: torch.Tensor, snake: SnakeWeights, keep: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         return activate(x, snake, keep, out, self.launch)
 
-    def residuals(self, x: torch.Tensor, block: Block, keep: torch.Tensor) -> torch.Tensor:
+    def residuals(self, x: torch.Tensor, block: BlockWeights, keep: torch.Tensor) -> torch.Tensor:
         return self._run_units(x, block, keep, None)
 
     def end(
-        self, x: torch.Tensor, block: Block, keep: torch.Tensor, finish: tuple[torch.Tensor, torch.Tensor]
+        self,
+        x: torch.Tensor,
+        block: BlockWeights,
+        keep: torch.Tensor,
+        finish: tuple[torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
         weight, bias = finish
         if len(weight) > MOST_TAPS.value or not self._fuses(x):
@@ -92,7 +96,7 @@ class TritonOps(TorchOps):
         return sum_taps(self._run_units(x, block, keep, weight), bias, len(weight), self.launch)
 
     def _run_units(
-        self, x: torch.Tensor, block: Block, keep: torch.Tensor, taps: torch.Tensor | None
+        self, x: torch.Tensor, block: BlockWeights, keep: torch.Tensor, taps: torch.Tensor | None
     ) -> torch.Tensor:
         following = [unit.first for unit in block.units[1:]] + [block.after]
         active = self.activate(x, block.units[0].first, keep)

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ...codec.weights import Snake
+from ...codec.weights import SnakeWeights
 from ..precompile import Launch, run
 
 ELEMENTS = 4096  # per program: 32 per thread
@@ -59,7 +59,11 @@ def _activate(
 
 
 def activate(
-    x: torch.Tensor, snake: Snake, keep: torch.Tensor, out: torch.Tensor | None = None, launch: Launch = run
+    x: torch.Tensor,
+    snake: SnakeWeights,
+    keep: torch.Tensor,
+    out: torch.Tensor | None = None,
+    launch: Launch = run,
 ) -> torch.Tensor:
     """Return SnakeBeta of rows ``[T, C]``, zero in frames whose ``keep`` is false; ``out`` may be ``x``."""
     length, channels = x.shape

@@ -146,7 +146,7 @@ class DecoderLayer(nn.Module):
         return states + self.mlp(self.post_attention_layernorm(states))
 
 
-class Decoder(nn.Module):
+class DecoderStack(nn.Module):
     """A stack of decoder layers and its last norm."""
 
     def __init__(self, config: Any):
@@ -167,7 +167,7 @@ class Decoder(nn.Module):
         return self.norm(states)
 
 
-class PredictorDecoder(Decoder):
+class PredictorDecoder(DecoderStack):
     def __init__(self, config: Any, width: int):
         super().__init__(config)
         tables = config.num_code_groups - 1
@@ -189,7 +189,7 @@ class CodePredictor(nn.Module):
         self.small_to_mtp_projection = nn.Identity() if same else nn.Linear(width, config.hidden_size)
 
 
-class TalkerDecoder(Decoder):
+class TalkerDecoder(DecoderStack):
     def __init__(self, config: Any):
         super().__init__(config)
         self.codec_embedding = embedding(config.vocab_size, config.hidden_size)

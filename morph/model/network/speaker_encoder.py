@@ -52,7 +52,7 @@ class SqueezeExcitation(nn.Module):
         return states * torch.sigmoid(self.conv2(functional.relu(self.conv1(mean))))
 
 
-class Block(nn.Module):
+class SERes2Block(nn.Module):
     def __init__(self, config: Any, index: int):
         super().__init__()
         channels, out = config.enc_channels[index - 1 : index + 1]
@@ -102,7 +102,7 @@ class SpeakerEncoder(nn.Module):
             )
         last = channels[-1]
         self.blocks = nn.ModuleList([TDNN(self.bands, channels[0], kernels[0], dilations[0])])
-        self.blocks.extend(Block(config, index) for index in range(1, len(channels) - 1))
+        self.blocks.extend(SERes2Block(config, index) for index in range(1, len(channels) - 1))
         self.mfa = TDNN(last, last, kernels[-1], dilations[-1])
         self.asp = Pooling(last, config.enc_attention_channels)
         self.fc = convolution(last * 2, config.enc_dim)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import triton
-from qwen3_tts_morph.morph.codec.weights import Snake, Unit
+from qwen3_tts_morph.morph.codec.weights import SnakeWeights, Unit
 from qwen3_tts_morph.morph.kernels import frame
 from qwen3_tts_morph.morph.kernels.codec.conv import convolve, residual_unit
 from qwen3_tts_morph.morph.kernels.codec.ops import SHARED_BYTES, TILES, TMA_TILES, WIDEST_UNIT
@@ -60,7 +60,7 @@ def run_codec(record: Record, capability: int) -> None:
         if tile.shared_bytes > SHARED_BYTES and capability != 90:
             continue  # ``ops.fits``
         rows = torch.empty(FRAMES * 64, channels, dtype=torch.bfloat16, device=META)
-        snake = Snake(*torch.empty(3, channels, device=META).unbind())
+        snake = SnakeWeights(*torch.empty(3, channels, device=META).unbind())
         conv = torch.empty(channels, 7, channels, dtype=torch.bfloat16, device=META)
         unit = Unit(snake, conv, 3, snake, conv[:, 0].contiguous())
         keep = torch.empty(FRAMES, dtype=torch.bool, device=META)

@@ -7,7 +7,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps, causal_conv
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
-from qwen3_tts_morph.morph.codec.weights import Block, Snake, Unit
+from qwen3_tts_morph.morph.codec.weights import BlockWeights, SnakeWeights, Unit
 from qwen3_tts_morph.morph.kernels.codec import ops as ops_module
 from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, split_channels
 from qwen3_tts_morph.morph.kernels.codec.ops import TILES, TritonOps, fits, has_tma
@@ -28,12 +28,12 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def random_snake(channels: int, generator: torch.Generator) -> Snake:
+def random_snake(channels: int, generator: torch.Generator) -> SnakeWeights:
     turns, scale, bias = torch.randn(3, channels, generator=generator).to(DEVICE)
-    return Snake((turns / 3).exp() / torch.pi, (-scale / 3).exp(), bias)
+    return SnakeWeights((turns / 3).exp() / torch.pi, (-scale / 3).exp(), bias)
 
 
-def random_block(channels: int, dtype: torch.dtype, generator: torch.Generator) -> Block:
+def random_block(channels: int, dtype: torch.dtype, generator: torch.Generator) -> BlockWeights:
     def weight(*shape: int) -> torch.Tensor:
         inner = shape[-1] * (shape[-2] if len(shape) == 3 else 1)
         return (torch.randn(shape, generator=generator) / inner**0.5).to(DEVICE, dtype)
@@ -48,7 +48,7 @@ def random_block(channels: int, dtype: torch.dtype, generator: torch.Generator) 
         )
         for dilation in DILATIONS
     )
-    return Block(torch.empty(0), torch.empty(0), 1, units, random_snake(channels, generator))
+    return BlockWeights(torch.empty(0), torch.empty(0), 1, units, random_snake(channels, generator))
 
 
 def relative(value: torch.Tensor, exact: torch.Tensor) -> float:
@@ -71,7 +71,7 @@ def test_snake_equals_upstreams(channels, loud, generator):
     with torch.no_grad():
         exact = module.double()(x.T[None].double())[0].T.reshape(FRAMES, 40, channels).clone()
     exact[~KEEP] = 0
-    snake = Snake.of(module.float().to(DEVICE), torch.zeros(channels, device=DEVICE))
+    snake = SnakeWeights.of(module.float().to(DEVICE), torch.zeros(channels, device=DEVICE))
     ours = activate(x.to(DEVICE), snake, KEEP.to(DEVICE)).cpu().view(FRAMES, 40, channels)
     assert float((ours - exact).abs().max()) < 2e-6 * loud
     torchs = TorchOps().activate(x.to(DEVICE), snake, KEEP.to(DEVICE)).cpu().view(FRAMES, 40, channels)
@@ -94,7 +94,7 @@ def test_residual_units_equal_torchs(channels, positions, generator):
     block = random_block(channels, dtype, generator)
     x = torch.randn(FRAMES * positions, channels, generator=generator).to(DEVICE, dtype)
     x.view(FRAMES, -1)[~KEEP.to(DEVICE)] = 0
-    wide = Block(block.now, block.before, 1, tuple(_wide(unit) for unit in block.units), block.after)
+    wide = BlockWeights(block.now, block.before, 1, tuple(_wide(unit) for unit in block.units), block.after)
     exact = TorchOps().residuals(x.float(), wide, KEEP.to(DEVICE))
     ops = TritonOps(tiles={channels: ConvTile(rows=32, step=16, warps=4, stages=2)})
     assert ops._fuses(x)

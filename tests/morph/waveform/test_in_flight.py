@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.codec.packing import Chunk, PackedChunk
+from qwen3_tts_morph.morph.codec.packing import FrameSpan, PackedChunk
 from qwen3_tts_morph.morph.waveform import in_flight as module
 from qwen3_tts_morph.morph.waveform.in_flight import MOST_ROWS, InFlight, RowsInFlight, take_all
 
@@ -53,7 +53,7 @@ class Copying:
 
 
 def row_of(*lines: int) -> list[PackedChunk]:
-    return [PackedChunk(Chunk(line, 0, 0, 1), 0) for line in lines]
+    return [PackedChunk(FrameSpan(line, 0, 0, 1), 0) for line in lines]
 
 
 def waves_of(made: dict[int, np.ndarray]) -> dict[int, int]:

@@ -14,13 +14,13 @@ from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
 from qwen3_tts_morph.morph.speech.text_feed import TextFeed
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 from qwen3_tts_morph.serve.routes.answer import SpeechAnswer
-from qwen3_tts_morph.serve.routes.speaker import Reading
+from qwen3_tts_morph.serve.routes.speaker import SpeechReader
 
 from tests.patience import wait_until
 from tests.serve.conftest import Client, asked, row_is_free
 
 # Of each line; what a batch of them has in common may be left over when it ends.
-OF_A_LINE = (SpeechAnswer, Reading, Speech, Utterance, TextFeed, LinePieces, Piece, Prompt, LineRequest)
+OF_A_LINE = (SpeechAnswer, SpeechReader, Speech, Utterance, TextFeed, LinePieces, Piece, Prompt, LineRequest)
 
 
 @contextmanager

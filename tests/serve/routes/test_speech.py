@@ -21,7 +21,7 @@ from qwen3_tts_morph.serve.api.fields import SettingsFields
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions, body_bytes
 from qwen3_tts_morph.serve.api.request import Rules, read_settings
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
-from qwen3_tts_morph.serve.routes.speaker import Reading
+from qwen3_tts_morph.serve.routes.speaker import SpeechReader
 
 from tests.serve.conftest import Client, asked, same_sound
 
@@ -158,7 +158,7 @@ def test_parts_end_with_the_error(client: Client, monkeypatch) -> None:
     def fail(*_: object) -> None:
         raise ApiError(500, "speaking failed")
 
-    monkeypatch.setattr(Reading, "encode", fail)
+    monkeypatch.setattr(SpeechReader, "encode", fail)
     body = asked("word " * 20, stream_format="multipart", sampling={"max_seconds": 4})
     assert client.post(body).status_code == 500
     *_, last = parts_of(client.post({**body, "event_interval": 0.001}))
