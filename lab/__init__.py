@@ -1,4 +1,4 @@
-"""Benchmarks, judges of speech, and what trains tails. Run from a clone; not in the archive that users install.
+"""Benchmarks, judges of speech, and training of tails and adapters. Run it from a clone: users do not install it.
 
 python -m lab.benchmarks.frames
 python -m lab.tails --checkpoint FOLDER

@@ -1,4 +1,4 @@
-"""Lines of one synthesizer, rendered complete or read as streams: for benchmarks and tests. Users call ``Batch``."""
+"""Render or stream lines of one synthesizer, for benchmarks and tests. Users call ``Batch``."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def render_lines(
 ) -> list[Spoken]:
     """Speak lines; return them in the order given.
 
-    What can be checked is checked before the first frame is made. A line's seed gives the same samples in any batch,
-    except that the arithmetic of another batch size may round differently and change a line's codes. The two engines
-    use different random generators. Pieces that went wrong are spoken again, see ``GenerateOptions.retries``.
+    Inputs are checked before the first frame. A line's seed gives the same samples in any batch, except that another
+    batch size may round differently and change a line's codes. The two engines use different random generators. Failed
+    pieces are retried, see ``GenerateOptions.retries``.
 
     Args:
         synthesizer: the checkpoint and its engine.
@@ -68,14 +68,14 @@ def wait_for(speeches: Sequence[Speech], wake_up: WakeUpEvent, on_frame: OnFrame
         for speech in speeches:
             speech.check()
         if on_frame is not None:
-            tell_progress(speeches, on_frame)
+            report_progress(speeches, on_frame)
         wake_up.wait(None if on_frame is None else SHOWN_EVERY_S)
     if on_frame is not None:
-        tell_progress(speeches, on_frame)  # the frames since the last time
+        report_progress(speeches, on_frame)  # the frames since the last time
 
 
-def tell_progress(speeches: Sequence[Speech], on_frame: OnFrame) -> None:
-    """Tell the frames of all lines that are done, and that are expected."""
+def report_progress(speeches: Sequence[Speech], on_frame: OnFrame) -> None:
+    """Report the frames of all lines, done and expected."""
     done = sum(speech.progress.done for speech in speeches)
     on_frame(done, max(sum(speech.progress.expected for speech in speeches), done + 1))
 
@@ -97,23 +97,22 @@ def stream_lines(
     on_frame: OnFrame | None = None,
     in_turn: bool = False,
 ) -> SpeechStream:
-    """Speak lines, at most ``options.batch_size`` at a time, in the order given; return what reads them.
+    """Stream lines, at most ``options.batch_size`` concurrently, in the order given.
 
-    The pieces of a long line are decoded one after another, so that its sound is made in the order it is heard. A
-    line's text may be an iterator of strings (see ``Line``); the codes do not depend on when they come. A line that
-    fails ends with that error, and the others go on. Readers get every piece's first take. If one went wrong, it is
-    spoken again after the last chunk, as often as ``GenerateOptions.retries`` allows, and ``SpeechStream.spoken`` has
-    the better take.
+    The pieces of a long line are decoded in order. A line's text may be an iterator of strings (see ``Line``); the
+    codes do not depend on their timing. A line that fails ends with its error, and the others continue. Readers get
+    every piece's first take. If it failed, it is retried after the last chunk, as often as ``GenerateOptions.retries``
+    allows, and ``SpeechStream.spoken`` has the better take.
 
     Args:
         synthesizer: the checkpoint and its engine.
         lines: one or more.
         options: None takes the defaults; ``chunk_frames`` are the sizes of the chunks.
-        on_frame: see ``OnFrame``; called by the reader of all lines while it waits; what it raises ends the stream.
-        in_turn: the lines are heard one after another, not side by side: the first ones get rows first.
+        on_frame: see ``OnFrame``; called by the reader of all lines while it waits; its errors end the stream.
+        in_turn: the lines are played one after another, so that the first ones get rows first.
 
     Raises:
-        ValueError: as ``render_lines``. What is only found with the model at hand is raised to the readers.
+        ValueError: as ``render_lines``; later errors are raised to the readers.
     """
     options = options or GenerateOptions()
     check_lines(synthesizer, lines, options)
@@ -121,10 +120,10 @@ def stream_lines(
 
 
 class SpeechStream:
-    """An iterator over the chunks of lines, as they are made. Any thread may read, close or drop it.
+    """An iterator over the chunks of lines, as they are decoded. Any thread may read, close or drop it.
 
-    Use it in a ``with``, or call ``close``, to end it early: decoding ends within one frame, and the model is free for
-    others. A stream that nothing refers to any more is closed too.
+    Use it in a ``with``, or call ``close``, to end it early: decoding ends within one frame, and the model is released.
+    A stream without references is closed, too.
 
     Args are those of ``stream_lines``.
     """
@@ -139,14 +138,14 @@ class SpeechStream:
     ):
         self.sample_rate = synthesizer.model.sample_rate
         self._wake_up, self._on_frame = WakeUpEvent(), on_frame
-        self._order: deque[int] = deque()  # the line of each chunk, and of each end, as they came
+        self._order: deque[int] = deque()  # the line of each chunk and of each end, in order
         self._batch = Batch(synthesizer, stream_rows(options.batch_size, len(lines)), linger_s=None)
         deliveries = [
-            Delivery(order=index * in_turn, on_change=_teller(self._order, index, self._wake_up))
+            Delivery(order=index * in_turn, on_change=_notifier(self._order, index, self._wake_up))
             for index in range(len(lines))
         ]
         self._speeches = self._batch.speak_all(lines, options, deliveries)
-        self._is_closed = self._is_cut = False  # whether its readers have left, and before its end
+        self._is_closed = self._is_cut = False  # ``close`` was called, and before the end
 
     def __iter__(self) -> Iterator[Chunk]:
         return self
@@ -161,18 +160,18 @@ class SpeechStream:
                 self._batch.close()
                 for speech in self._speeches:
                     speech.check()
-                self._tell_progress()
+                self._report_progress()
                 break
-            self._tell_progress()
+            self._report_progress()
             self._wake_up.wait(None if self._on_frame is None else SHOWN_EVERY_S)
         raise StopIteration
 
-    def _tell_progress(self) -> None:
-        """Call ``on_frame``; what it raises ends the stream."""
+    def _report_progress(self) -> None:
+        """Call ``on_frame``, whose errors end the stream."""
         if self._on_frame is None:
             return
         try:
-            tell_progress(self._speeches, self._on_frame)
+            report_progress(self._speeches, self._on_frame)
         except BaseException:
             self.close()
             raise
@@ -187,9 +186,9 @@ class SpeechStream:
         return None if chunk is None else replace(chunk, line=index)
 
     def cancel(self, index: int) -> None:
-        """End one line; the others go on. Its row is free within a frame; what is not read of it is dropped.
+        """Cancel one line. Its row is free within a frame, and its unread chunks are dropped.
 
-        ``spoken`` has what was made of it, and its report says that it was cancelled.
+        ``spoken`` has its samples so far, and its report says that it was cancelled.
 
         Raises:
             IndexError: for a line that the stream does not have.
@@ -201,8 +200,8 @@ class SpeechStream:
         self._speeches[index].cancel()
 
     def close(self) -> None:
-        """End the stream; what was not read is dropped. Returns when the model is free for others."""
-        self._is_cut = self._is_cut or not self._is_whole
+        """End the stream, and drop unread chunks. Returns once the model is released."""
+        self._is_cut = self._is_cut or not self._has_ended
         self._is_closed = True
         for speech in self._speeches:
             speech.cancel()
@@ -210,7 +209,7 @@ class SpeechStream:
         self._wake_up.set()
 
     @property
-    def _is_whole(self) -> bool:
+    def _has_ended(self) -> bool:
         return all(speech.ended for speech in self._speeches)
 
     def __enter__(self) -> SpeechStream:
@@ -223,14 +222,14 @@ class SpeechStream:
     def spoken(self) -> list[Spoken]:
         """The lines as ``render_lines`` returns them, when the iterator over all lines has ended.
 
-        A line with more than one take in its report may differ from what was heard. Lines that were cancelled, or that
-        failed or whose text did, have what was made of them, which may be no samples.
+        A line with more than one take in its report may differ from its chunks. Lines that were cancelled or failed
+        have their samples so far, perhaps none.
 
         Raises:
             RuntimeError: if the stream has not ended, or was closed before its end.
             Exception: the error that ended the decoding.
         """
-        if self._is_cut or not self._is_whole:
+        if self._is_cut or not self._has_ended:
             why = "was closed before its end" if self._is_cut else "has not ended"
             raise RuntimeError(f"the stream {why}: read all chunks, then ask for what was spoken")
         return [speech.outcome.spoken or speech.result() for speech in self._speeches if speech.outcome]
@@ -256,18 +255,18 @@ class LineReader:
 
 
 def stream_rows(batch_size: int, lines: int) -> int:
-    """Return the rows of a batch that streams this many lines, each of which has one row at most.
+    """Return the rows of a batch that streams this many lines, with at most one row each.
 
-    A few have memory anywhere, and the first sound does not wait until the driver has told how much is free.
+    A few always fit into memory, so the first samples need not wait until the driver reports its free memory.
     """
     return batch_size or (lines if lines <= CPU_ROWS else AUTO_ROWS)
 
 
-def _teller(order: deque[int], index: int, wake_up: WakeUpEvent) -> Callable[[], None]:
-    """Return what notes that a line has a chunk, or its end. It refers to no stream, which can so be dropped."""
+def _notifier(order: deque[int], index: int, wake_up: WakeUpEvent) -> Callable[[], None]:
+    """Return a callback for a line's chunks and end, without a reference to the stream, which can then be dropped."""
 
-    def tell() -> None:
+    def notify() -> None:
         order.append(index)
         wake_up.set()
 
-    return tell
+    return notify

@@ -1,4 +1,4 @@
-"""Record how some lines sound and how texts are written out: what two numbers in ``morph/batch/key.py`` stand for.
+"""Record the sound of some lines and the normalization of texts, for two versions in ``morph/batch/key.py``.
 
 python -m lab.versions      # after one of them was raised; the tests compare (tests/morph/test_versions.py)
 """
@@ -52,7 +52,7 @@ def levels(samples: np.ndarray) -> list[float]:
 
 
 def texts_now() -> dict[str, str]:
-    """Return a digest of the pieces of each example of writing out."""
+    """Return a digest of the pieces of each normalization example."""
     rows = EXAMPLES.read_text(encoding="utf-8").splitlines()
     texts = [row.partition(" -> ")[0] for row in rows if " -> " in row]
     english = {text: pieces_of(text) for text in [*texts, " ".join(texts[:TOGETHER])]}
@@ -75,12 +75,12 @@ MAKERS: dict[str, Callable[[], dict[str, Any]]] = {"SOUND_VERSION": sound_now, "
 
 
 def here() -> dict[str, str]:
-    """Return what else decides how sums are rounded."""
+    """Return the versions that determine how sums are rounded."""
     return {"torch": torch.__version__.partition("+")[0], "machine": platform.machine()}
 
 
 def find_change(name: str) -> str:
-    """Return what to do if a version does not stand for the speech of today; "" if it does."""
+    """Return what to do if the speech has changed without its version; "" if it has not."""
     known, version = json.loads(FILE.read_text(encoding="utf-8"))[name], getattr(key, name)
     if known["version"] != version:
         return f"{name} is {version}: run python -m lab.versions, and commit the file that it writes"

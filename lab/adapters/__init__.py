@@ -1,1 +1,1 @@
-"""Train a LoRA adapter for one voice, and hear what it does."""
+"""Train a LoRA adapter for one voice, and judge its speech."""

@@ -4,7 +4,7 @@
     python speak.py speak "Good morning." --checkpoint MODEL --lora ADAPTER --voice ADAPTER/voice.safetensors
 
 The lines are spoken as a clone (x-vector) of one recording of the folder, or with ``--speaker`` as a speaker of the
-checkpoint. ADAPTER gets what peft writes, that voice, and ``training.json``. Needs peft. Ctrl+C ends early, and saves.
+checkpoint. ADAPTER gets peft's files, that voice, and ``training.json``. Needs peft. Ctrl+C ends early, and saves.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .train import LAYERS, Trainer, Training
 
 log = logging.getLogger("lab.adapters")
 
-VOICE, TRAINED = "voice.safetensors", "training.json"  # beside the adapter's own files
+VOICE, TRAINED = "voice.safetensors", "training.json"  # beside peft's files
 
 
 def choose_voice(model: Model, pairs: Sequence[Pair], asked: argparse.Namespace) -> Voice:
-    """Return the voice that the lines are trained with: a speaker, or a clone of the longest or the named recording."""
+    """Return the voice of the training lines: a speaker, or a clone of the named, else the longest, recording."""
     if asked.speaker:
         return preset_voice(model, asked.speaker)
     named = [one for one in pairs if one.name == asked.reference]
@@ -52,7 +52,7 @@ def choose_voice(model: Model, pairs: Sequence[Pair], asked: argparse.Namespace)
 
 
 def train(asked: argparse.Namespace) -> None:
-    """Train and save an adapter; ValueError, naming the input and the fix, before anything is trained."""
+    """Train and save an adapter; raise ValueError, naming the input and the fix, before the training."""
     options = Training(**{one.name: getattr(asked, one.name) for one in fields(Training)})
     if asked.out.exists():
         raise ValueError(f"{asked.out} is there already: choose another folder for the adapter, or remove it")
@@ -83,7 +83,7 @@ def train(asked: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command's options; those of ``Training`` have its names."""
+    """Return the parser of the command's options, which include those of ``Training``."""
     made = argparse.ArgumentParser(prog="python -m lab.adapters", description=(__doc__ or "").splitlines()[0])
     made.add_argument("--model", type=Path, required=True, help="folder of the checkpoint")
     made.add_argument("--data", type=Path, required=True, help="folder with NAME.wav and NAME.txt")

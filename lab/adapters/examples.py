@@ -1,4 +1,4 @@
-"""A pair as the talker gets it: the prompt that speaking builds, then the frames of the recording itself."""
+"""Training examples for the talker: the prompt of a text, then the frames of its recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from .pairs import Pair
 
-NOTHING = -100  # a position that predicts nothing, as torch's cross entropy has it
+NOTHING = -100  # the target of positions that predict nothing: ``ignore_index`` of torch's cross entropy
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ def make_examples(model: Model, pairs: Sequence[Pair], voice: Voice, language: s
 
 @torch.inference_mode()
 def _inputs(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:
-    """Return a prompt and what follows it: each frame, with the text that trails it or with its padding."""
+    """Return a prompt, then each frame with its trailing text token or padding."""
     rest = max(0, len(codes) - len(prompt.text_rows))
     text = torch.cat((prompt.text_rows, prompt.pad.expand(rest, -1)))[: len(codes)]
     return torch.cat((prompt.embeds, embed_frames(model, codes, model.code_tables()) + text))
@@ -63,7 +63,7 @@ class Batch:
     """Lines together on one device.
 
     Args:
-        inputs: ``[B, N, H]``, padded on the right: what comes later changes nothing before it.
+        inputs: ``[B, N, H]``, padded on the right: attention is causal.
         targets: of group 0 and the end, int64 ``[B, N]``, NOTHING elsewhere.
         codes: of all frames, int64 ``[K, 16]``.
         places: flat positions in ``[B * N]`` that predict these frames, ``[K]``.

@@ -3,8 +3,8 @@
     python -m lab.adapters.judge SPOKEN SPOKEN --recordings FOLDER --others VOICES --keep
 
 FOLDER has the speaker's own recordings of the same lines, VOICES a folder of recordings for each other speaker. A line
-is compared with the speaker's other recordings, not with that of its own text; it is identified when these are closer
-than every other speaker's. ``--keep`` adds the rows to ``lab/benchmarks/results/adapters.json``.
+is compared with the speaker's other recordings, not with that of its own text. It is identified if these are closer
+than those of all other speakers. ``--keep`` adds the rows to ``lab/benchmarks/results/adapters.json``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class JudgedRecording:
 
 
 @dataclass(frozen=True)
-class Judges:
+class VoiceJudges:
     """A recogniser, a speaker encoder, and the speakers to compare with.
 
     Args:
@@ -130,7 +130,7 @@ def describe_training(one: Mapping[str, Any]) -> str:
     return f"| {' | '.join([*cells, device, format(trained['wall_s'], '.0f')])} |"
 
 
-def load_judges(asked: argparse.Namespace, names: Iterable[str]) -> Judges:
+def load_judges(asked: argparse.Namespace, names: Iterable[str]) -> VoiceJudges:
     """Return the judges, who know the recordings of these names and the other speakers."""
     encoder = SpeakerEncoder()
     own = {name: encoder.embed(load_clip(asked.recordings / f"{name}.wav")) for name in names}
@@ -138,7 +138,7 @@ def load_judges(asked: argparse.Namespace, names: Iterable[str]) -> Judges:
         place.name: profile([encoder.embed(load_clip(path)) for path in sorted(place.glob("*.wav"))])
         for place in sorted(asked.others.iterdir() if asked.others else [])
     }
-    return Judges(Recogniser(asked.whisper), encoder, own, others)
+    return VoiceJudges(Recogniser(asked.whisper), encoder, own, others)
 
 
 def judge(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What is learnt: group 0 and the end of a line by the talker, groups 1-15 by the code predictor, teacher forced."""
+"""The training loss: group 0 and the end for the talker, groups 1-15 for the code predictor, teacher forced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of one speaker with their words: NAME.wav and NAME.txt in a folder."""
+"""Read recordings of one speaker with their transcripts: NAME.wav and NAME.txt in a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.voice.reference import LONGEST_S, prepare_reference
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A recording, mono float32 ``[T]`` at the codec's rate, and what it says."""
+    """A recording, mono float32 ``[T]`` at the codec's rate, and its transcript."""
 
     name: str
     waveform: np.ndarray

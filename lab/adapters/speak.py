@@ -1,9 +1,9 @@
-"""Speak lines with an adapter at several strengths; strength 0 is the checkpoint alone. Lay them out for the judges.
+"""Speak lines with an adapter at several strengths, for the judges; strength 0 is the checkpoint alone.
 
     python -m lab.adapters.speak --model MODEL --adapter ADAPTER --data FOLDER --out SPOKEN
     python -m lab.adapters.judge SPOKEN --recordings FOLDER
 
-FOLDER has recordings that the training did not have, with their texts; ADAPTER is a folder of ``lab.adapters``. Every
+FOLDER has held-out recordings with their texts; ADAPTER is a folder of ``lab.adapters``. Every
 line is spoken once, with the same seed at each strength. SPOKEN gets STRENGTH/NAME.wav and ``spoken.json``.
 """
 
@@ -34,7 +34,7 @@ SPOKEN = "spoken.json"
 
 
 def speak(asked: argparse.Namespace) -> dict[str, Any]:
-    """Write the lines at each strength; return what the judges' rows say of them."""
+    """Write the lines at each strength; return their description for the judges' rows."""
     base = Synthesizer.load(asked.model, LoadOptions(asked.precision), asked.device)
     adapter, voice = read_adapter(asked.adapter), load_voice(asked.adapter / VOICE)
     texts = read_texts(asked.data)

@@ -41,7 +41,7 @@ class Training:
         seed: of the adapter's first weights and of the order of the lines.
 
     Raises:
-        ValueError: for a value that cannot be.
+        ValueError: for an invalid value.
     """
 
     rank: int = 16
@@ -73,7 +73,7 @@ class Training:
 
 
 class Trainer:
-    """A model with an adapter that is being trained. The model cannot speak until ``end``.
+    """Trains an adapter on a model, which cannot speak until ``end``.
 
     Args:
         model: loaded with full weights.
@@ -121,7 +121,7 @@ class Trainer:
         return {"kept_step": kept_at, "losses_before": before, "losses": best}
 
     def _batches(self, lines: Sequence[Example]) -> Iterator[Batch]:
-        """Give batches without end; every line comes once before one comes again."""
+        """Yield batches endlessly; all lines are used once before any is repeated."""
         chance, order = random.Random(self.options.seed), list[int]()
         while True:
             while len(order) < self.options.batch:
@@ -173,5 +173,5 @@ class Trainer:
         log.info("%s: %d layers, %.2f M numbers", folder, len(adapter.parts), size / 1e6)
 
     def end(self) -> None:
-        """Take the adapter off the model, which speaks as before."""
+        """Remove the adapter from the model."""
         self.adapted.unload()

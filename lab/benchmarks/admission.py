@@ -1,11 +1,11 @@
-"""Play a busy server with the scheduler alone: no torch, no thread, and a clock that is counted.
+"""Simulate a busy server with the scheduler alone: no torch, no threads, and a simulated clock.
 
     python -m lab.benchmarks.admission --rows 128 --rate 100 --seconds 15 --frame 0.006 --line 0.000108
     python -m lab.benchmarks.admission --rows 2 --rate 0.2 --seconds 60 --frame 0.02 --line 0.01 --texts 6
 
-Lines of 3.8 to 7.5 s come at random moments, ``--rate`` a second; ``--texts`` are of four minutes and there from the
-beginning. A frame takes ``--frame`` seconds and ``--line`` for each line in it, a change of rows ``--exchange``. The
-longest wait for a first chunk and the longest gap of a player are printed, of lines and of texts.
+Lines of 3.8 to 7.5 s arrive at random times, ``--rate`` a second; ``--texts`` of four minutes are there from the
+beginning. A frame takes ``--frame`` seconds and ``--line`` for each line in it, an exchange of rows ``--exchange``. It
+prints percentiles of the latency of first chunks and of players' gaps, for lines and for texts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LARGEST = 8  # frames of a chunk
 
 
 @dataclass(eq=False)
-class Played:
-    """A line that is made and played."""
+class SimulatedLine:
+    """A line that is decoded and played."""
 
-    came_s: float
+    arrived_s: float
     frames: int
     made = sent = 0
     has_row = False
@@ -52,7 +52,7 @@ class Played:
         return True
 
     def add_frame(self, now: float) -> None:
-        """Add a frame; a chunk goes to the player when it is as large as what was sent, and at the end."""
+        """Add a frame; send a chunk once it is as large as all before it, and at the end."""
         self.made += 1
         if (chunk := self.made - self.sent) < min(LARGEST, 1 + self.sent) and self.made < self.frames:
             return
@@ -62,11 +62,11 @@ class Played:
         self.plays_until, self.sent = max(now, self.plays_until) + chunk / FRAME_RATE, self.made
 
 
-class World:
+class Simulation:
     def __init__(self, options: argparse.Namespace):
-        self.options, self.scheduler = options, Scheduler[Played]([options.rows])
+        self.options, self.scheduler = options, Scheduler[SimulatedLine]([options.rows])
         self.now = self.exchange_at = 0.0
-        self.running, self.exchanges = list[Played](), 0
+        self.running, self.exchanges = list[SimulatedLine](), 0
 
     def admit(self) -> None:
         free = min(self.options.rows - len(self.running), NEWCOMERS)
@@ -75,7 +75,7 @@ class World:
             line.has_row = True
             self.scheduler.requeue(line, self.now)
 
-    def leave(self, line: Played) -> None:
+    def leave(self, line: SimulatedLine) -> None:
         self.running.remove(line)
         line.has_row = False
         self.scheduler.release(line, self.now)
@@ -91,9 +91,9 @@ class World:
             self.admit()
             self.now, self.exchanges = self.now + self.options.exchange, self.exchanges + 1
 
-    def step(self, has_come: bool) -> None:
+    def step(self, has_arrived: bool) -> None:
         self.admit()
-        if self.scheduler.wanted and (has_come or self.now >= self.exchange_at):
+        if self.scheduler.wanted and (has_arrived or self.now >= self.exchange_at):
             self.exchange()
         self.now += self.options.frame + self.options.line * len(self.running)
         for line in list(self.running):
@@ -103,16 +103,16 @@ class World:
                 self.scheduler.remove(line)
 
 
-def play(options: argparse.Namespace) -> tuple[World, list[Played]]:
-    chance, world, come_s = random.Random(1), World(options), 0.0
-    lines = [Played(0.0, round(TEXT_S * FRAME_RATE)) for _ in range(options.texts)]
-    while come_s < options.seconds:
-        come_s += chance.expovariate(options.rate)
-        lines.append(Played(come_s, round(chance.uniform(3.8, 7.5) * FRAME_RATE)))
+def play(options: argparse.Namespace) -> tuple[Simulation, list[SimulatedLine]]:
+    chance, world, arrives_s = random.Random(1), Simulation(options), 0.0
+    lines = [SimulatedLine(0.0, round(TEXT_S * FRAME_RATE)) for _ in range(options.texts)]
+    while arrives_s < options.seconds:
+        arrives_s += chance.expovariate(options.rate)
+        lines.append(SimulatedLine(arrives_s, round(chance.uniform(3.8, 7.5) * FRAME_RATE)))
     coming = 0
     while coming < len(lines) or world.running or world.scheduler.wanted:
         before = coming
-        while coming < len(lines) and lines[coming].came_s <= world.now:
+        while coming < len(lines) and lines[coming].arrived_s <= world.now:
             world.scheduler.submit([lines[coming]], world.now)
             coming += 1
         world.step(coming > before)
@@ -140,7 +140,7 @@ def main() -> None:
     world, played = play(options)
     for name, lines in (("lines", played[options.texts :]), ("texts", played[: options.texts])):
         if lines:
-            waits = describe([(one.first_s or 0.0) - one.came_s for one in lines])
+            waits = describe([(one.first_s or 0.0) - one.arrived_s for one in lines])
             gaps = describe([one.gap_s for one in lines])
             print(f"{len(lines)} {name}: ms to first chunk {waits}; gaps {gaps}")
     print(f"{world.exchanges} changes of rows within a piece; all were made in {world.now:.1f} s")

@@ -1,11 +1,11 @@
-"""What it costs to ask the alignment head: frames and prompts with and without it, alternating.
+"""Measure the cost of the alignment head: frames and prompts with and without it, alternating.
 
     python -m lab.benchmarks.alignment --out alignment.json
 
 Uses full-size random weights generated in place, no checkpoint; the heads are those of the published checkpoints. Two
 graphs of the same frame are replayed in turn, so that a GPU that slows down slows both. A row has the medians in ms,
 and the median of the differences between neighbours in us and in percent of a frame. "check" compares codes with and
-without the head, and what the head says with torch's operations in float32, and with no dependent launch. If a check
+without the head, and the head's results with torch's operations in float32, and without dependent launch. If a check
 fails, everything else is still measured, and the command's exit status says so. Without CUDA the command runs in
 Triton's interpreter (TRITON_INTERPRET=1, --shape tiny): a trial of the command, not a measurement.
 """
@@ -35,7 +35,7 @@ from .bench import Bench, measure_shapes, parser
 from .kernels import widened
 
 TEXT = (12, 60)  # the first token's position, and the number of tokens
-REPLAYS = 10  # of one graph before the other's turn
+REPLAYS = 10  # of one graph before the other
 PROMPT = 64  # positions
 TOLERANCE = 2e-3  # of a share, between float32 sums in other orders
 
@@ -106,7 +106,7 @@ def compare(bench: Bench, work: Work, repeats: int) -> None:
 
 
 def captured(bench: Bench, action: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what replays an action from a graph; without CUDA, the action itself."""
+    """Return a function that replays an action from a graph; without CUDA, the action itself."""
     action()
     if bench.device.type != "cuda":
         return action
@@ -135,7 +135,7 @@ def timed(bench: Bench, replay: Callable[[], Any]) -> float:
 
 
 def check(bench: Bench, batch: int, seq_groups: int, frames: int) -> None:
-    """Check in float32 that codes do not depend on the head, and that it says what torch's operations say."""
+    """Check in float32 that codes do not depend on the head, and that its results equal those of torch operations."""
     weights = widened(bench.weights)
     asked = replace(weights, alignment=head_of(bench))
     slots = slots_at(bench, batch, 100, 256, weights)
@@ -158,9 +158,9 @@ def check(bench: Bench, batch: int, seq_groups: int, frames: int) -> None:
 
 
 def check_replays(bench: Bench, batch: int, seq_groups: int, frames: int = 30) -> None:
-    """Check for races: replays with and without dependent launch say the same."""
+    """Check for races: replays with and without dependent launch are equal."""
     asked = replace(bench.weights, alignment=head_of(bench))
-    start, told = slots_at(bench, batch, 100, 256), []
+    start, results = slots_at(bench, batch, 100, 256), []
     for plan in (bench.plan, replace(bench.plan, pdl=False)):
         slots = copy.deepcopy(start)
         replay = captured(bench, partial(fused.decode_frame, asked, slots, seq_groups, 256, plan))
@@ -168,10 +168,10 @@ def check_replays(bench: Bench, batch: int, seq_groups: int, frames: int = 30) -
         for _ in range(frames):
             replay()
             reports.append(slots.state.report.clone())
-        told.append(torch.stack(reports))
+        results.append(torch.stack(reports))
     what = f"replays with and without dependent launch, batch {batch}, S={seq_groups}"
-    bench.note("check", what, frames=frames, equal=bool(torch.equal(*told)))
-    bench.require(torch.equal(*told), f"{what}: they differ")
+    bench.note("check", what, frames=frames, equal=bool(torch.equal(*results)))
+    bench.require(torch.equal(*results), f"{what}: they differ")
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""Table "attacks": what a normal client of the speech server notices of clients that mean harm.
+"""Table "attacks": how much malicious clients slow down a normal client of the speech server.
 
     python -m lab.benchmarks.attacks --device cpu
     python -m lab.benchmarks.attacks --device cpu --attacks pings resets --parser h11
@@ -8,7 +8,7 @@ The server is the command line's, with a key and two rows, and speaks with the d
 to the first byte of sound, ``gap`` the longest time between two parts; both are medians of the lines, with the worst.
 ``health`` is a request that no model answers, ten times a second, each over a connection of its own. The attackers run
 in another process of the lowest priority, because their own work would not burden a server elsewhere, and stop after
-``--seconds``. "busy" only computes in such a process: what the machine itself costs. All is on loopback.
+``--seconds``. "busy" only computes in such a process, as a baseline. All is on loopback.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class AttackRow(PartRow):
 
 
 @dataclass
-class Noticed:
-    """What the normal client noticed; seconds."""
+class ClientTimes:
+    """The normal client's measurements; times in seconds."""
 
     first_s: list[float] = field(default_factory=list)
     gap_s: list[float] = field(default_factory=list)
@@ -143,7 +143,7 @@ def reset(address: str, _: int, is_over: Callable[[], bool]) -> None:
 
 
 def ping(address: str, _: int, is_over: Callable[[], bool]) -> None:
-    """Send pings over a WebSocket, and read what comes; no first message."""
+    """Send pings over a WebSocket without a first message; read the answers."""
     to = urlsplit(address)
     while not is_over():
         with suppress(OSError), socket.create_connection((to.hostname, to.port), timeout=TIMEOUT_S) as one:
@@ -160,7 +160,7 @@ def _drain(connection: socket.socket) -> None:
 
 
 def speak_often(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request a text of 60 sentences, again and again."""
+    """Request a text of 60 sentences repeatedly."""
     while not is_over():
         speak(address, input=SENTENCES, seed=number)
 
@@ -172,7 +172,7 @@ def speak_groups(address: str, number: int, is_over: Callable[[], bool]) -> None
 
 
 def speak_list(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request one line of a list as a file, again and again."""
+    """Request one line of a list as a file repeatedly."""
     while not is_over():
         speak(address, input=PROSE, seed=number, stream=False)
 
@@ -184,7 +184,7 @@ def speak_file(address: str, number: int, is_over: Callable[[], bool]) -> None:
 
 
 def clone(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Upload a recording of 30 s to be cloned, and again."""
+    """Upload a recording of 30 s to clone, repeatedly."""
     sound = io.BytesIO()
     chance = np.random.default_rng(number)
     hum = np.sin(np.arange(30 * RATE) * 0.05) * (1 + chance.standard_normal(30 * RATE)) / 8
@@ -260,8 +260,8 @@ def attack(name: str, address: str, seconds: float) -> None:
 # The normal client
 
 
-def listen(address: str, noticed: Noticed, timeout_s: float = TIMEOUT_S) -> None:
-    """Request one line and read it as it comes."""
+def listen(address: str, client: ClientTimes, timeout_s: float = TIMEOUT_S) -> None:
+    """Request one line and read it as it arrives."""
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=timeout_s)
     began, times = time.perf_counter(), list[float]()
     try:
@@ -270,16 +270,16 @@ def listen(address: str, noticed: Noticed, timeout_s: float = TIMEOUT_S) -> None
         while answer.read1(1 << 16):
             times.append(time.perf_counter())
     except (OSError, http.client.HTTPException):
-        noticed.lines_failed += 1
+        client.lines_failed += 1
     if len(times) > 1:
-        noticed.first_s.append(times[0] - began)
-        noticed.gap_s.append(max(after - before for before, after in pairwise(times)))
+        client.first_s.append(times[0] - began)
+        client.gap_s.append(max(after - before for before, after in pairwise(times)))
     connection.close()
 
 
 @contextmanager
-def watched_health(address: str, noticed: Noticed) -> Iterator[None]:
-    """Request ``/health`` again and again meanwhile."""
+def watched_health(address: str, client: ClientTimes) -> Iterator[None]:
+    """Request ``/health`` repeatedly inside the ``with``."""
     over = threading.Event()
 
     def watch() -> None:
@@ -289,9 +289,9 @@ def watched_health(address: str, noticed: Noticed) -> Iterator[None]:
             try:
                 connection.request("GET", "/health")
                 connection.getresponse().read()
-                noticed.health_s.append(time.perf_counter() - began)
+                client.health_s.append(time.perf_counter() - began)
             except (OSError, http.client.HTTPException):
-                noticed.health_failed += 1
+                client.health_failed += 1
             connection.close()
 
     thread = threading.Thread(target=watch)
@@ -305,13 +305,12 @@ def watched_health(address: str, noticed: Noticed) -> Iterator[None]:
 
 @contextmanager
 def attacked(name: str, address: str, seconds: float) -> Iterator[None]:
-    """Attack meanwhile."""
+    """Attack inside the ``with``."""
     command = [sys.executable, "-m", MODULE, "attack", name, address, str(seconds)]
     process = subprocess.Popen(command, cwd=pack.ROOT, stdout=subprocess.PIPE)
     try:
-        assert (
-            process.stdout is not None and process.stdout.readline()
-        )  # it takes long to start, at its priority
+        # At its priority it takes long to start.
+        assert process.stdout is not None and process.stdout.readline()
         time.sleep(BEGINS_S)
         yield
     finally:
@@ -319,19 +318,19 @@ def attacked(name: str, address: str, seconds: float) -> Iterator[None]:
         process.wait()
 
 
-def measure(name: str, address: str, alone: Noticed, options: argparse.Namespace) -> AttackRow:
+def measure(name: str, address: str, alone: ClientTimes, options: argparse.Namespace) -> AttackRow:
     """Measure one attack."""
-    noticed, until = Noticed(), time.monotonic() + options.seconds
-    with attacked(name, address, options.seconds + TIMEOUT_S), watched_health(address, noticed):
-        while len(noticed.first_s) < options.lines and time.monotonic() < until:
-            listen(address, noticed, options.patience)
-    first, gap = median_ms(noticed.first_s), median_ms(noticed.gap_s)
+    client, until = ClientTimes(), time.monotonic() + options.seconds
+    with attacked(name, address, options.seconds + TIMEOUT_S), watched_health(address, client):
+        while len(client.first_s) < options.lines and time.monotonic() < until:
+            listen(address, client, options.patience)
+    first, gap = median_ms(client.first_s), median_ms(client.gap_s)
     first_alone, gap_alone = median_ms(alone.first_s), median_ms(alone.gap_s)
     return AttackRow(
         "attacks", "morph", options.shape, "auto", "float32", 2,
-        name, options.parser, len(noticed.first_s), round(first / first_alone, 1), round(gap / gap_alone, 1),
-        first_alone, first, most_ms(noticed.first_s), gap_alone, gap, most_ms(noticed.gap_s),
-        most_ms(noticed.health_s), noticed.health_failed, noticed.lines_failed,
+        name, options.parser, len(client.first_s), round(first / first_alone, 1), round(gap / gap_alone, 1),
+        first_alone, first, most_ms(client.first_s), gap_alone, gap, most_ms(client.gap_s),
+        most_ms(client.health_s), client.health_failed, client.lines_failed,
     )  # fmt: skip
 
 
@@ -348,12 +347,12 @@ def most_ms(seconds: Sequence[float]) -> float:
 def run(options: argparse.Namespace) -> list[AttackRow]:
     """Start a server, attack it in every way, and add the rows to the machine's file."""
     os.environ[KEY_VARIABLE] = KEY
-    rows, alone = list[AttackRow](), Noticed()
+    rows, alone = list[AttackRow](), ClientTimes()
     given = ["--rows", "2", "--device", options.device]
     module = MODULE if options.parser == "h11" else "serve"
     with started(given, module) as (address, _):
-        for noticed in (Noticed(), *[alone] * options.lines):  # the first is not counted
-            listen(address, noticed)
+        for client in (ClientTimes(), *[alone] * options.lines):  # the first is not counted
+            listen(address, client)
         for name in options.attacks:
             rows.append(measure(name, address, alone, options))
             print(json.dumps(rows[-1].flat()), flush=True)

@@ -1,4 +1,4 @@
-"""Where a line gets audible: the first sound, after the silence that most lines begin with."""
+"""Find the first audible sound of a line, after the silence that most lines begin with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def first_audible(samples: np.ndarray) -> int | None:
 
 
 class Listener:
-    """Finds out when a player that gets raw PCM (16 bits, mono) in parts plays the first audible sample."""
+    """Finds when a player of raw PCM (16 bits, mono), received in parts, plays the first audible sample."""
 
     def __init__(self, rate: int):
         self.at: float | None = None

@@ -1,4 +1,4 @@
-"""What each kernel of a batch costs alone, next to torch's products of the same shapes."""
+"""Time each kernel of a batch alone, next to torch's GEMMs of the same shapes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def batch_kernels(bench: Bench, batch: int) -> dict[str, tuple[Callable[[Any, in
 
 
 def batch_table(bench: Bench, batch: int) -> None:
-    """Measure each kernel of a batch alone, over all layers in turn, and torch's products of the same shapes."""
+    """Measure each kernel of a batch alone, over all layers in turn, and torch's GEMMs of the same shapes."""
     plan, layers = bench.plan, bench.weights.talker.layers
 
     def note(what: str, action: Callable[[], Any], times: int, size: int) -> None:

@@ -22,8 +22,8 @@ from qwen3_tts_morph.morph.waveform.in_flight import take_all
 
 from .common import (
     ENGINES,
-    Measured,
-    Setting,
+    NamedEngine,
+    RowSetting,
     decode_fixed,
     keep,
     load_muted,
@@ -48,7 +48,7 @@ def mixed_lengths(lines: int, frames: int) -> list[int]:
 
 
 @torch.inference_mode()
-def codec_ms(engine: Measured, model: Model, decoded: Sequence[Decoded]) -> float:
+def codec_ms(engine: NamedEngine, model: Model, decoded: Sequence[Decoded]) -> float:
     """Return the milliseconds the codec takes for the waveforms of decoded lines, as ``render_lines`` calls it."""
     codes = [one.codes for one in decoded]
     choice = engine.choose(model)
@@ -56,12 +56,12 @@ def codec_ms(engine: Measured, model: Model, decoded: Sequence[Decoded]) -> floa
     return timed_ms(lambda: take_all(engine.begin_waveforms(model, choice, codes, none)), model.device)[0]
 
 
-def measure(model: Model, options: argparse.Namespace, setting: Setting) -> Row:
+def measure(model: Model, options: argparse.Namespace, setting: RowSetting) -> Row:
     """Measure one row, with a separate engine: its memory is freed before the next row."""
     refill, batch, groups = setting.table == "refill", setting.batch, setting.seq_groups
     lines = batch * LINES_PER_ROW if refill else batch
     frames = mixed_lengths(lines, options.frames) if refill else [options.frames] * lines
-    engine, times, codec = Measured(setting.engine), [], []
+    engine, times, codec = NamedEngine(setting.engine), [], []
     for repeat in range(options.repeats + WARM_UPS):
         ms, decoded = timed_ms(lambda: decode_fixed(engine, model, frames, groups, batch), model.device)
         both = codec_ms(engine, model, decoded)
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     engines = usable_engines(options.engines, model)
     for name, batches in (("batches", options.batches), ("refill", options.refill)):
         rows = [
-            measure(model, options, Setting(name, engine, groups, batch))
+            measure(model, options, RowSetting(name, engine, groups, batch))
             for engine in engines
             for groups in options.seq_groups
             for batch in batches

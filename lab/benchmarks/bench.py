@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 def call_each(action: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Call an action with each item; return the results, so that all of them are in memory at once."""
+    """Call an action with each item; return all results, so that all stay in memory."""
     return [action(item) for item in items]
 
 
@@ -62,7 +62,7 @@ class Bench:
         print(f"{table:7} {self.name:5} {what:44} {shown}", flush=True)
 
     def note_kernel(self, what: str, action: Callable[[], Any], times: int, size: int) -> None:
-        """Record a row for a kernel that an action launches ``times`` times: us each, and its bytes over that time."""
+        """Record a row for a kernel that an action launches ``times`` times: us per launch, and bandwidth."""
         us = 1000 * self.measure(action)[0] / times
         self.note("kernel", what, us=us, mb=size / 1e6, gb_s=size / us / 1000)
 
@@ -123,8 +123,8 @@ def measure_shapes(options: argparse.Namespace, run: Callable[[Bench, argparse.N
             made["rows"] += [{**row, **origin} for row in bench.rows]
             made["failures"] += bench.failures
             if options.out is not None:
-                said = {"machine": machine_name(device), "versions": installed_versions(), **made}
-                options.out.write_text(json.dumps(said, indent=1), encoding="utf-8")
+                document = {"machine": machine_name(device), "versions": installed_versions(), **made}
+                options.out.write_text(json.dumps(document, indent=1), encoding="utf-8")
             del bench  # its weights, before the next shape's
     print(f"{len(made['failures'])} checks failed")
     return 1 if made["failures"] else 0

@@ -6,8 +6,8 @@
 
 A case is lines x frames (80 ms of audio each); "mixed" is 64 lines of 25 to 225 frames. Times are from codes on the
 host to samples on the host: the median of as many runs as fit in 0.6 s, after warm-ups. SNR is relative to upstream's
-decoder in float32 without TF32, over the first lines. The weights are random, which makes rounding errors louder than
-trained ones do: compare a variant with upstream's own bf16.
+decoder in float32 without TF32, over the first lines. Random weights amplify rounding errors: compare a
+variant with upstream's own bf16.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shared by all tables: command line, a model that never ends a line, timing, and lines of a fixed length.
+"""Helpers of all tables: command line, a model that never ends a line, timing, and lines of a fixed length.
 
 Full-size random weights have the shapes and kernels of the published checkpoints; their speech is noise. The shape
 "demo" is the voice included in the pack, with its own weights. EOS is muted so that all runs have equal frame counts.
@@ -48,11 +48,11 @@ TEXT = "The quick brown fox jumps over the lazy dog, and then it thinks better o
 FRAME_S = 0.08
 
 
-class Measured(Engine):
+class NamedEngine(Engine):
     """An engine by its name in the rows.
 
     "eager"; "graph", the graph engine with torch operations; "kernels", the graph engine with Triton kernels for its
-    frames. The latter two make waveforms with the codec engine.
+    frames. The latter two use the batch codec.
     """
 
     def __init__(self, name: str):
@@ -99,7 +99,7 @@ def load_muted(options: argparse.Namespace) -> Model:
     """Load a model of ``options.shape`` that never ends a line."""
     model = _load(demo_voice(), options) if options.shape == DEMO else _load_random(options)
     config, rows = model.config.talker_config, model.talker.codec_head.weight.data
-    # In trained weights the pad token, which no line ever contained, has a far lower logit than any sampled token.
+    # In trained weights the logit of the pad token, which no line contained, is far below those of sampled tokens.
     rows[config.codec_eos_token_id] = rows[config.codec_pad_id] if options.shape == DEMO else 0
     return model
 
@@ -125,7 +125,7 @@ def make_prompt(model: Model) -> Prompt:
 
 
 def decode_fixed(
-    engine: Measured, model: Model, frames: Sequence[int], seq_groups: int, batch: int = 1
+    engine: NamedEngine, model: Model, frames: Sequence[int], seq_groups: int, batch: int = 1
 ) -> list[Decoded]:
     """Decode one line for each number of frames, with the line's index as its seed.
 
@@ -175,7 +175,7 @@ def fixed_length(model: Model, frames: int) -> Sampling:
 
 
 def percentile_ms(seconds: Sequence[float], percent: float) -> float | None:
-    """Return a percentile of times in milliseconds, or None where there are none."""
+    """Return a percentile of times in milliseconds, or None without times."""
     return 1000 * float(np.percentile(seconds, percent)) if seconds else None
 
 
@@ -188,8 +188,8 @@ def precision_of(model: Model) -> str:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What one row measures: the table it belongs to, the engine, SEQ_GROUPS and the batch size."""
+class RowSetting:
+    """The table of a row, the engine, SEQ_GROUPS and the batch size."""
 
     table: str
     engine: str
@@ -198,7 +198,7 @@ class Setting:
 
 
 def make_row(
-    setting: Setting,
+    setting: RowSetting,
     options: argparse.Namespace,
     model: Model,
     ms: float,

@@ -4,9 +4,9 @@
 
 Batch 1; weights, prompt and sampling are the same for all. The engine "kernels" is the graph engine with Triton
 kernels, "graph" the same with torch operations. Peers are those of ``peers.py``; each runs in a separate process after
-our rows are written, and one line says why a peer is missing. A frame is 80 ms of audio. Prefill and codec are
+our rows are written; a line says why a peer is missing. A frame is 80 ms of audio. Prefill and codec are
 excluded. Every figure is the median over ``--repeats`` runs of ``--frames`` frames each, after a warm-up (in which the
-graph engine captures); the systems take turns within a repeat, so that a slow spell of the host affects all of them.
+graph engine captures); the systems alternate within a repeat, so that a slow spell of the host affects all.
 ``fit_a_ms`` and ``fit_b_ms`` are the straight line a + b S fitted to an engine's rows; ``predictor_ms`` is the part of
 a frame that predicts groups 1-15, where it can be timed separately. With ``--weights int8`` only our engines are timed:
 upstream and peers have no INT8.
@@ -37,8 +37,8 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt
 from ..upstream.over import upstream_of
 from .common import (
     ENGINES,
-    Measured,
-    Setting,
+    NamedEngine,
+    RowSetting,
     frame_ms,
     greedy,
     keep,
@@ -58,21 +58,21 @@ UPSTREAM = "upstream"
 
 
 def default_stream(device: torch.device) -> torch.Generator:
-    """Return torch's own generator for a device: what upstream samples with."""
+    """Return torch's default generator of a device, which upstream samples with."""
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         return torch.cuda.default_generators[index]
     return torch.default_generator
 
 
-class Bench:
+class FrameBench:
     """One model, one prompt, one number of frames."""
 
     def __init__(self, model: Model, frames: int):
         self.model = model
         self.device = model.device
         self.prompt: Prompt = make_prompt(model)
-        self.engines = {name: Measured(name) for name in usable_engines(ENGINES[:2], model)}
+        self.engines = {name: NamedEngine(name) for name in usable_engines(ENGINES[:2], model)}
         self.sampling = replace(model.sampling, max_new_tokens=frames + 1)
 
     @cached_property
@@ -82,7 +82,7 @@ class Bench:
 
     @property
     def has_rivals(self) -> bool:
-        """Whether to time upstream and peers; not with INT8, which upstream has not."""
+        """Whether to time upstream and peers, which have no INT8."""
         return self.model.weights == "full"
 
     def eager(self, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
@@ -135,7 +135,7 @@ class Bench:
         return timed_ms(lambda: [one() for _ in range(runs)], self.device)[0] / runs
 
 
-def check_exact(bench: Bench) -> bool:
+def check_exact(bench: FrameBench) -> bool:
     """Compare our codes at 15 groups with upstream's, and print one line for each comparison."""
     same = [same_frames("eager engine", bench.eager(PREDICTED_GROUPS), bench.upstream())]
     if bench.model.dtype == torch.float32:
@@ -169,8 +169,8 @@ def fit_line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 @torch.inference_mode()
-def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
-    """Time upstream and our engines at every SEQ_GROUPS; they take turns."""
+def measure(bench: FrameBench, options: argparse.Namespace) -> list[Row]:
+    """Time upstream and our engines at every SEQ_GROUPS, alternating."""
     runs: dict[tuple[str, int | None], Callable[[Sampling], torch.Tensor]] = {}
     if bench.has_rivals:
         runs[UPSTREAM, None] = bench.upstream
@@ -190,7 +190,7 @@ def measure(bench: Bench, options: argparse.Namespace) -> list[Row]:
 
 
 def row_of(
-    bench: Bench,
+    bench: FrameBench,
     options: argparse.Namespace,
     key: tuple[str, int | None],
     times: dict[tuple[str, int | None], list[tuple[float, float | None]]],
@@ -206,7 +206,7 @@ def row_of(
     if groups is not None:
         points = [(other, median((engine, other))) for other in SEQ_GROUPS]
         details["fit_a_ms"], details["fit_b_ms"] = fit_line(points)
-    setting = Setting("frames", engine, groups or PREDICTED_GROUPS)
+    setting = RowSetting("frames", engine, groups or PREDICTED_GROUPS)
     row = make_row(setting, options, bench.model, median(key), [1], **details)
     return row if groups is not None else replace(row, system=engine, engine="generate")
 
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--check", action="store_true", help="only compare codes with upstream's, time nothing")
     options = made.parse_args(arguments)
     model = load_muted(options)
-    bench = Bench(model, options.frames)
+    bench = FrameBench(model, options.frames)
     if not check_exact(bench):
         sys.exit("the codes above differ from upstream's: nothing is measured")
     if options.check:

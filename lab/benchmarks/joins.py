@@ -1,13 +1,13 @@
-"""Table "joins": how soon a line is heard that comes shortly after another one.
+"""Table "joins": the latency of a line that is requested shortly after another one.
 
     python -m lab.benchmarks.joins --shape 0.6B --rows 8 --delays 5 10 20 30 40 80 160
     python -m lab.benchmarks.joins --shape demo --device cpu --repeats 2 --delays 20
-    python -m lab.benchmarks.joins --shape tiny --device cpu --simulated     # what Python and waiting take of it
+    python -m lab.benchmarks.joins --shape tiny --device cpu --simulated     # the share of Python and waiting
 
-A ``Batch``, as the server has one, is asked for a line, and ``delay_ms`` later for another one.
-``p50_ms``, ``p95_ms`` and ``most_ms`` are from that moment to the second line's first samples, of ``--repeats``; in the
-first row nothing else is spoken. Both lines are heard to their ends, of ``--frames``. Between two runs nothing is
-spoken for ``--pause`` seconds: after half a second a batch gives the model back.
+A ``Batch``, like the server's, gets a line, and ``delay_ms`` later another one. ``p50_ms``, ``p95_ms`` and ``most_ms``
+are from the second request to its first samples, over ``--repeats`` runs; in the first row there is no other line. Both
+lines are read to their ends, after ``--frames``. Between two runs nothing is spoken for ``--pause`` seconds: after half
+a second a batch releases the model.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.process.server import SWITCH_S
 
-from .common import TEXT, Setting, fixed_length, keep, load_muted, make_row, parser, percentile_ms
+from .common import TEXT, RowSetting, fixed_length, keep, load_muted, make_row, parser, percentile_ms
 from .results import Row, save_rows
 from .simulated import Times, add_simulated, check_simulated, simulated
 from .stream import VOICES, make_voice
 
-WARM_UPS = 4  # runs of each delay: what comes for the first time is captured by the second
+WARM_UPS = 4  # runs of each delay: graphs are captured by the second
 SIMULATED = Times(frame=0.0029, talker=0.001)  # of 8 lines at S = 15
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row: the milliseconds between two lines, None where there is one, and what both have in common."""
+    """One row: the milliseconds between two lines, or None for one line, and their common options."""
 
     delay_ms: float | None
     voice: Voice
@@ -79,12 +79,12 @@ def run(service: Batch, case: Case, seed: int) -> Joined:
 
 
 def ask(service: Batch, case: Case, seed: int) -> Speech:
-    """Ask for a line."""
+    """Submit a line."""
     return service.speak(Line(TEXT, case.voice, "english", seed), case.generate, Delivery(keep=False))
 
 
 def serving(model: Model, options: argparse.Namespace) -> Batch:
-    """Return a batch of this model; where the device is simulated, call it there."""
+    """Return a batch of this model; with a simulated device, call it inside ``simulated``."""
     engine = Engine("graph" if options.simulated else "auto")
     return Batch(Synthesizer(model, engine), options.rows)
 
@@ -96,7 +96,7 @@ def measure(service: Batch, model: Model, case: Case, options: argparse.Namespac
     engine = "simulated" if options.simulated else "auto"
     lines = 1 if case.delay_ms is None else 2
     return make_row(
-        Setting("joins", engine, case.generate.seq_groups, options.rows), options, model,
+        RowSetting("joins", engine, case.generate.seq_groups, options.rows), options, model,
         1000 * statistics.median(one.wall_s for one in runs), [options.frames] * lines,
         voice=case.voice.kind, delay_ms=case.delay_ms, repeats=options.repeats, pause_s=case.pause_s,
         p50_ms=percentile_ms(first_s, 50), p95_ms=percentile_ms(first_s, 95), most_ms=percentile_ms(first_s, 100),
@@ -118,7 +118,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 @contextmanager
 def switching_soon() -> Iterator[None]:
-    """Have Python's threads take turns as often as the server's do."""
+    """Switch Python's threads as often as the server does."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
@@ -128,17 +128,17 @@ def switching_soon() -> Iterator[None]:
 
 
 def measure_all(model: Model, options: argparse.Namespace) -> list[Row]:
-    """Return the rows of all cases, each printed as it is made."""
+    """Measure all cases, and print each row when it is done."""
     voice, rows = make_voice(model, options.voice), list[Row]()
     for groups in options.seq_groups:
         generate = GenerateOptions(groups, fixed_length(model, options.frames), retries=0)
         with simulated(SIMULATED) if options.simulated else nullcontext(), serving(model, options) as service:
             for delay_ms in (None, *options.delays):
                 rows.append(measure(service, model, Case(delay_ms, voice, generate, options.pause), options))
-                # At once: a rented machine may be gone before the next row is there.
+                # Immediately: a rented machine may be gone before the next row.
                 save_rows(rows, model.device, options)
-                told = {name: rows[-1].details[name] for name in ("delay_ms", "p50_ms", "p95_ms", "most_ms")}
-                print(f"S={groups}: {told}", flush=True)
+                shown = {name: rows[-1].details[name] for name in ("delay_ms", "p50_ms", "p95_ms", "most_ms")}
+                print(f"S={groups}: {shown}", flush=True)
     return rows
 
 

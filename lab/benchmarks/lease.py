@@ -1,4 +1,4 @@
-"""Commands on the GPUs of a rented machine, side by side, each with a time limit of its own.
+"""Run commands side by side on the GPUs of a rented machine, each with its own time limit.
 
     python -m lab.benchmarks.lease lab/benchmarks/plans/one_gpu.json --out OUT --commit COMMIT
 
@@ -6,9 +6,9 @@ A plan is a JSON list of steps in the order in which they matter:
 
     [{"name": "server", "gpus": [0], "seconds": 260, "arguments": "-m lab.benchmarks.server --out {out} ..."}]
 
-A step begins when no step before it needs one of its GPUs any more, and sees only these. ``arguments`` are Python's;
-``{out}`` is the step's own folder ``OUT/name``, ``{commit}`` the commit. What it prints is in ``OUT/name/log.txt``. At
-its limit it is interrupted as by Ctrl+C, and killed with its processes if that does not end it.
+A step starts when no earlier step needs its GPUs, and sees only these. ``arguments`` are Python's; ``{out}`` is the
+step's folder ``OUT/name``, ``{commit}`` the commit. Its output goes to ``OUT/name/log.txt``. At its limit it is
+interrupted as by Ctrl+C, and killed with its processes if it does not end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Step:
         arguments: Python's, as one line.
 
     Raises:
-        ValueError: one of them cannot be.
+        ValueError: for an invalid value.
     """
 
     name: str
@@ -82,7 +82,7 @@ def read_plan(path: Path) -> list[Step]:
 
 
 def heed_interrupts() -> None:
-    """Make Ctrl+C end this process: what a shell runs in the background ignores it, and so would what that starts."""
+    """Let Ctrl+C end this process: background jobs of a shell, and their children, ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -94,7 +94,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class Running:
-    """A step whose command runs. Its child processes are its own group, to be killed as one."""
+    """A running step. Its processes are one group, which can be killed together."""
 
     def __init__(self, step: Step, out: Path, commit: str):
         self.step = step
@@ -110,7 +110,7 @@ class Running:
         log.info("%s: begins on GPU %s", step.name, env["CUDA_VISIBLE_DEVICES"])
 
     def ended(self) -> bool:
-        """Whether it has ended; ends it if its time is over."""
+        """Whether the step has ended; stops it at its time limit."""
         if self._process.poll() is None:
             if time.monotonic() < self._began + self.step.seconds:
                 return False
@@ -120,7 +120,7 @@ class Running:
         return True
 
     def stop(self) -> None:
-        """Interrupt it, and kill it with its processes if it goes on."""
+        """Interrupt the step; kill it with its processes if it continues."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -130,7 +130,7 @@ class Running:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, None while it runs."""
+        """The exit code, None while it runs."""
         return self._process.returncode
 
 
@@ -145,7 +145,7 @@ def startable(pending: Sequence[Step], busy: Iterable[int]) -> list[Step]:
 
 
 def run_plan(steps: Sequence[Step], out: Path, commit: str) -> dict[str, int | None]:
-    """Run all steps; return their exit codes by name. None of them runs on if this is interrupted."""
+    """Run all steps; return their exit codes by name. If interrupted, stop all of them."""
     pending, running, codes = list(steps), list[Running](), dict[str, int | None]()
     try:
         while pending or running:

@@ -5,7 +5,7 @@
 ``first_ms`` is the time from the text to the first frame's codes on the host (prompt, prefill, one frame and, on the
 graph engine, the frames it runs ahead); ``codec_ms`` is from codes to samples; ms/frame and RTF cover everything.
 ``first_run_s`` is the process's first line with that engine and SEQ_GROUPS: joining weights, first use of kernels,
-captures. Medians of ``--repeats`` runs after that run and another one that captures.
+captures. Medians of ``--repeats`` runs after that run and another that captures.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from qwen3_tts_morph.morph.model.model import Model
 from .batches import codec_ms
 from .common import (
     ENGINES,
-    Measured,
-    Setting,
+    NamedEngine,
+    RowSetting,
     decode_fixed,
     keep,
     load_muted,
@@ -38,7 +38,7 @@ SEQ_GROUPS = (15, 7, 5, 3, 1)
 @torch.inference_mode()
 def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: int) -> Row:
     """Measure one engine at one SEQ_GROUPS."""
-    engine, frames = Measured(name), [options.frames]
+    engine, frames = NamedEngine(name), [options.frames]
     runs: list[tuple[float, float, float]] = []
     for _ in range(options.repeats + 2):
         ms, decoded = timed_ms(lambda: decode_fixed(engine, model, frames, seq_groups), model.device)
@@ -48,7 +48,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: in
     (first_run, _, first_codec), _, *later = runs  # the second run captures the codec's row
     ms, first, codec = (statistics.median(column) for column in zip(*later, strict=True))
     return make_row(
-        Setting("line", name, seq_groups), options, model, ms + codec, frames,
+        RowSetting("line", name, seq_groups), options, model, ms + codec, frames,
         first_ms=first, decode_ms=ms, codec_ms=codec, first_run_s=(first_run + first_codec) / 1000,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What each kernel of one line costs, replayed alone."""
+"""Time each kernel of one line, replayed alone."""
 
 from __future__ import annotations
 

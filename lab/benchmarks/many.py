@@ -1,19 +1,19 @@
-"""Table "many": how many times faster several devices speak a list of lines than the first of them.
+"""Table "many": how much faster several devices speak a list of lines than one.
 
     python -m lab.benchmarks.many --shape 0.6B --devices cuda:0 cuda:1 --lines 512 --batch-size 64
     python -m lab.benchmarks.many --shape 0.6B --devices cuda:0 --lines 512 --batch-size 64 --engines shared server
     python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --engines ray
-    python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # what Python takes of it
+    python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # the share of Python
 
 Engine "shared" is what Render Script uses for several models in one process. The others are asked over loopback by the
 client of Remote Model: "server" is ``serve`` with one device, then with all of them in its process; "ray" is ``serve
---ray`` with one replica, then with one for each device. There are ``--in-flight`` lines for each: with twice the
-``--batch-size`` rows, the next ones are there when many end together. ``times_one`` is relative to the row of one
-device, ``server_cpu`` and ``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and their
-like are those of the table "server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames``
-frames; the models of "shared" never end a line before. Each row is the median of ``--repeats`` after a run that warms
-up. ``--simulated`` gives all but "ray" devices that only take time (``simulated.py``), ``--slower 10`` ten times as
-much of it: what a computer with few processors can follow.
+--ray`` with one replica, then with one for each device. Each has ``--in-flight`` lines: with twice the
+``--batch-size``, the next ones are there when many end together. ``times_one`` is relative to the row of one device,
+``server_cpu`` and ``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and their like are
+those of the table "server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames`` frames;
+the models of "shared" never end a line earlier. Each row is the median of ``--repeats`` after a run that warms up.
+``--simulated`` gives all but "ray" simulated devices (``simulated.py``), ``--slower 10`` makes them ten times slower,
+for a computer with few cores.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 
 import pack
 
-from .common import DEMO, FRAME_S, TEXT, Setting, fixed_length, keep, load_muted, make_row, parser
+from .common import DEMO, FRAME_S, TEXT, RowSetting, fixed_length, keep, load_muted, make_row, parser
 from .results import Row
 from .server import slow_moments_of
 from .server_process import read_metrics, started
@@ -68,7 +68,7 @@ SIMULATED = Times(frame=0.0021)  # of 64 lines at SEQ_GROUPS on an H200 (table "
 
 
 @dataclass(frozen=True)
-class Measured:
+class Timing:
     """The medians of one row: milliseconds, and the frames of each line; more details of the row."""
 
     ms: float
@@ -86,7 +86,7 @@ def make_lines(model: Model, count: int) -> list[Line]:
     ]
 
 
-def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Measured:
+def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Timing:
     """Return the median time of speaking all lines; RuntimeError if one could not be made."""
     times, spoken = list[float](), list[Spoken]()
     for run in range(1 + repeats):
@@ -96,10 +96,10 @@ def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Measured:
         print(f"{len(spoken)} lines in {times[-1]:.0f} ms{' (warm-up)' if run == 0 else ''}", flush=True)
     if failed := [one.report.error for one in spoken if one.report.error]:
         raise RuntimeError(f"{len(failed)} lines could not be made: {failed[0]}")
-    return Measured(statistics.median(times[1:]), [one.report.frames for one in spoken])
+    return Timing(statistics.median(times[1:]), [one.report.frames for one in spoken])
 
 
-def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argparse.Namespace) -> Measured:
+def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argparse.Namespace) -> Timing:
     """Measure these models in one process."""
     generate = generate_options(models[0], options)
     engine = "graph" if options.simulated else "auto"
@@ -119,7 +119,7 @@ def measure_server(
     checkpoint: Path,
     model: Model,
     devices: Sequence[str],
-) -> Measured:
+) -> Timing:
     """Measure one server with these devices."""
     words = server_words(options, checkpoint)
     if options.simulated:
@@ -145,7 +145,7 @@ def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
 
 def measure_ray(
     lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
-) -> Iterator[Measured]:
+) -> Iterator[Timing]:
     """Measure one replica, then one for each device."""
     for replicas in sorted({1, len(options.devices)}):
         generate = generate_options(model, options)
@@ -156,7 +156,7 @@ def measure_ray(
 
 
 def generate_options(model: Model, options: argparse.Namespace) -> GenerateOptions:
-    """Return how lines are spoken: at most ``--frames`` long, once."""
+    """Return the options of lines: at most ``--frames`` long, without retries."""
     sampling = fixed_length(model, options.frames)
     return GenerateOptions(SEQ_GROUPS, sampling, options.batch_size, retries=0)
 
@@ -194,11 +194,9 @@ def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
     raise TimeoutError(f"the server was not ready after {PATIENCE_S} s")
 
 
-def rows_of(
-    engine: str, measured: Sequence[Measured], options: argparse.Namespace, model: Model
-) -> list[Row]:
-    """Return a row for one device, and one for all of them, as far as they are measured."""
-    setting = Setting("many", engine, SEQ_GROUPS, options.batch_size)
+def rows_of(engine: str, measured: Sequence[Timing], options: argparse.Namespace, model: Model) -> list[Row]:
+    """Return the measured rows: of one device, and of all."""
+    setting = RowSetting("many", engine, SEQ_GROUPS, options.batch_size)
     return [
         make_row(
             setting, options, model, one.ms, one.frames,
@@ -209,7 +207,7 @@ def rows_of(
     ]  # fmt: skip
 
 
-def speed(measured: Measured) -> float:
+def speed(measured: Timing) -> float:
     """Return frames per millisecond."""
     return sum(measured.frames) / measured.ms
 
@@ -258,14 +256,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rows += rows_of(SERVER, served, options, models[0])
             keep(rows, options, models[0])
         if RAY in options.engines:
-            ray: list[Measured] = []
+            ray: list[Timing] = []
             for one in measure_ray(lines, options, path, models[0]):
                 ray.append(one)
-                # At once: a rented machine may be gone before the server has stopped.
+                # Immediately: a rented machine may be gone before the server has stopped.
                 keep([*rows, *rows_of(RAY, ray, options, models[0])], options, models[0])
 
 
 if __name__ == "__main__":
-    # Every line runs into its limit, as it is to: nobody needs to be told.
+    # Every line reaches its limit, as it should: do not log it.
     logging.getLogger("qwen3_tts_morph").setLevel(logging.ERROR)
     main()

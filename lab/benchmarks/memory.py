@@ -19,8 +19,8 @@ from qwen3_tts_morph.morph.model.model import Model
 from .batches import codec_ms
 from .common import (
     ENGINES,
-    Measured,
-    Setting,
+    NamedEngine,
+    RowSetting,
     decode_fixed,
     keep,
     load_muted,
@@ -45,7 +45,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
         allocated = read(torch.cuda.memory_allocated)
         return None if allocated is None else allocated - weights / GB
 
-    engine, weights, frames = Measured(name), model.nbytes, [options.frames] * batch
+    engine, weights, frames = NamedEngine(name), model.nbytes, [options.frames] * batch
     if on_cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(model.device)
@@ -58,7 +58,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
     kept = held()
     engine.free()
     return make_row(
-        Setting("memory", name, options.seq_groups, batch), options, model, ms, frames,
+        RowSetting("memory", name, options.seq_groups, batch), options, model, ms, frames,
         weights_gb=weights / GB, peak_gb=peak, reserved_gb=reserved, kept_gb=kept, after_free_gb=held(),
     )  # fmt: skip
 

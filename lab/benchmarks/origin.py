@@ -1,4 +1,4 @@
-"""Where a figure comes from: the commit that was measured, the day, and the command."""
+"""The origin of figures: the measured commit, the day, and the command."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pack import ROOT
 
 UNKNOWN = "unknown"
 RESULTS = Path("lab/benchmarks/results")
-LEFT_OUT = ("--out", "--checkpoints", "--commit")  # folders of a machine, and what the row says anyway
+LEFT_OUT = ("--out", "--checkpoints", "--commit")  # folders of a machine, and values that the row has
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a row says of its measurement.
+    """The origin of a row.
 
     Args:
         commit: of the tree, with "-dirty" where it had changes.
@@ -33,7 +33,7 @@ class Origin:
 
     @classmethod
     def of(cls, commit: str) -> Origin:
-        """Return the origin of what this process measures."""
+        """Return the origin of this process's measurements."""
         return cls(commit, datetime.date.today().isoformat(), command_of(sys.argv))
 
 

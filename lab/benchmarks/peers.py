@@ -1,4 +1,4 @@
-"""Other decoders of Qwen3-TTS on the same shape, prompt and sampling; used by ``frames.py``.
+"""Measure other decoders of Qwen3-TTS on the same shape, prompt and sampling, for ``frames.py``.
 
     python -m lab.benchmarks.peers --shape 0.6B --answer row.json      # the process that measures one peer
     python -m lab.benchmarks.peers --shape 0.6B --answer row.json --first --characters 18
@@ -11,8 +11,8 @@
 with chunks of one frame, without a server around it: a row of the table "stream".
 
 A peer runs in a separate process with its own model: its graphs hold the addresses of weights, which our engines
-move, and a crash ends nothing else. A peer that crashes while sampling is measured again with greedy decoding, which
-its row says. One line says why a peer is not measured.
+move, and a crash affects nothing else. If it crashes while sampling, it is measured with greedy decoding, and its row
+says so. A line says why a peer is not measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,17 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt
 import pack
 
 from ..upstream.package import default_rope_registered
-from .common import TEXT, Setting, frame_ms, greedy, load_muted, make_prompt, make_row, parser, precision_of
+from .common import (
+    TEXT,
+    RowSetting,
+    frame_ms,
+    greedy,
+    load_muted,
+    make_prompt,
+    make_row,
+    parser,
+    precision_of,
+)
 from .results import PartRow, Row
 
 SECONDS = 300  # time limit of a peer
@@ -152,7 +162,7 @@ def measure_first(options: argparse.Namespace) -> FirstRow:
     from faster_qwen3_tts import FasterQwen3TTS
 
     model = load_muted(options)  # it also writes the checkpoint, which the peer loads by itself
-    with default_rope_registered():  # transformers 5 has it no more, and the peer's loader asks for it
+    with default_rope_registered():  # the peer's loader needs it, and transformers 5 lacks it
         peer = FasterQwen3TTS.from_pretrained(str(options.checkpoints / options.shape), device=options.device)
     text = TEXT[: options.characters]
 
@@ -202,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     times = [frame_ms(run, sampling, model.device) for _ in range(options.repeats + 1)]
     engine = "generate, greedy" if options.greedy else "generate"
     ms = statistics.median(times[1:])  # the first round warms up
-    row = make_row(Setting("frames", engine, PREDICTED_GROUPS), options, model, ms, [1])
+    row = make_row(RowSetting("frames", engine, PREDICTED_GROUPS), options, model, ms, [1])
     options.answer.write_text(json.dumps(asdict(replace(row, system=peer.name))), encoding="utf-8")
 
 

@@ -1,13 +1,12 @@
-"""Record what every way to speak gives, and compare it with an earlier recording: a new structure may change no code.
+"""Record the output of every way to speak, and compare it with an earlier recording: refactoring must not change it.
 
     python -m lab.benchmarks.recorded --record FILE.npz      # before; a few minutes on two cores
     python -m lab.benchmarks.recorded --compare FILE.npz     # after, on the same machine
 
 Both engines in float32 on the CPU: S = 15, 5 and 1, trained and stock tails, INT8 weights, preset,
 x-vector, ICL and designed voices; complete lines, streams, a scene, and lines that join a batch, also of late text.
-Reports and codes must be equal. Samples must be equal too, or their difference 80 dB below them, where the codec's
-batches are others. A recording is no use on another processor, or with another version of torch: sums round
-differently there.
+Reports and codes must be equal. Samples must be equal too, or differ by less than -80 dB if the codec's batches
+are others. A recording is valid on one processor and version of torch only: sums round differently elsewhere.
 """
 
 from __future__ import annotations
@@ -180,16 +179,16 @@ def join_chunks(report: LineReport, chunks: Sequence[Chunk]) -> SpokenLine:
 
 
 def describe(report: LineReport) -> str:
-    """Return what a report says that no new structure may change."""
+    """Return the part of a report that refactoring must not change."""
     return f"{report.ended}, {report.frames} frames, {report.pieces} pieces, {report.takes} takes: {report.spoken}"
 
 
 def words_of(line: Line) -> Iterator[str]:
-    """Yield a line's text as a language model gives it."""
+    """Yield a line's text word by word, like a language model."""
     return iter([f"{word} " for word in str(line.text).split()])
 
 
-# What is spoken
+# The cases
 
 
 @dataclass(frozen=True)
@@ -224,12 +223,12 @@ TOGETHER = ("complete", "streams", "served")
 
 
 def cases() -> list[Case]:
-    """Return all that is recorded."""
+    """Return all cases."""
     return [case for engine in ("graph", "eager") for case in cases_of(engine)] + []
 
 
 def cases_of(engine: str) -> list[Case]:
-    """Return what is recorded with an engine."""
+    """Return the cases of an engine."""
     five = GenerateOptions(5, split_chars=40)
     random = [Case(f"random {kind}", engine, GenerateOptions(5, SHORT), TOGETHER, 3, kind) for kind in KINDS]
     return [
@@ -296,7 +295,7 @@ def load(case: Case, folder: Path) -> Synthesizer:
 
 
 def parts_of(name: str, spoken: SpokenLine) -> Recording:
-    """Return what is kept of a line."""
+    """Return the recorded parts of a line."""
     parts = {"report": np.array(spoken.report), "samples": spoken.samples}
     if spoken.codes is not None:
         parts["codes"] = spoken.codes.numpy().astype(np.int16)

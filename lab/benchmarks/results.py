@@ -1,7 +1,7 @@
-"""Store measurements: one JSON file per machine with its versions and a list of rows, each with where it comes from.
+"""Store measurements: one JSON file per machine with its versions and a list of rows, each with its origin.
 
 python -m lab.benchmarks.results OUT/*/*.json       # adds rows that were measured elsewhere
-python -m lab.benchmarks.results FILE.json --commit c4b8170f --date 2026-11-28    # of rows that do not say it
+python -m lab.benchmarks.results FILE.json --commit c4b8170f --date 2026-11-28    # of rows without them
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _same(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what a row has in common with those that its measurement makes once more."""
+    """Return the key that a row shares with those of a repeated measurement."""
     return (*_kind(row), row.get("commit"), row.get("command"))
 
 
@@ -199,10 +199,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ORIGIN:
         table.add_argument(f"--{name}", help="of the rows that have none")
     options = table.parse_args(arguments)
-    said = {name: value for name in ORIGIN if (value := getattr(options, name)) is not None}
+    given = {name: value for name in ORIGIN if (value := getattr(options, name)) is not None}
     for path in options.files:
         document = json.loads(path.read_text(encoding="utf-8"))
-        rows = [{**said, **row} for row in document["rows"]]
+        rows = [{**given, **row} for row in document["rows"]]
         if lacking := {name for name in ("commit", "date") for row in rows if not row.get(name)}:
             table.error(
                 f"{path} has rows without {' and '.join(sorted(lacking))}: say it with --commit, --date"

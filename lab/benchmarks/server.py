@@ -1,28 +1,27 @@
-"""Table "server": lines that many clients ask of the speech server, at random moments, over HTTP on loopback.
+"""Table "server": requests of many clients to the speech server at random times, over HTTP on loopback.
 
     python -m lab.benchmarks.server --shape demo --device cpu --rates 0.2 --seconds 30 --seq-groups 5
     python -m lab.benchmarks.server --shape 0.6B --rates 1 20 100 --seconds 60 --rows 8 32 64
 
 The server is the command line's, in its own process (``server_process.py``); the client is another one
-(``server_client.py``). Requests come at random moments with ``--rates`` a second on average (exponential gaps), whether
-or not earlier ones have been answered: an open loop. Each asks for raw PCM of a line of 4 to 8 s. Random checkpoints
+(``server_client.py``). Requests arrive at random times with ``--rates`` a second on average (exponential gaps), whether
+or not earlier ones have been answered: an open loop. Each is for raw PCM of a line of 4 to 8 s. Random checkpoints
 never end a line by themselves, so that a line has exactly the frames that its request allows, and an answer with
-fewer bytes is a lost one; the demo voice ends its lines itself.
+fewer bytes is lost; the demo voice ends its lines itself.
 
 ``p50_ms`` and ``p95_ms``: from before a request is sent to the first byte of its sound at the client;
 ``audible_p50_ms`` and ``audible_p95_ms``: until a player that starts with it plays the first 10 ms above -50 dBFS, as
-others measure it. ``underruns`` are parts of the sound that came after such a player had played everything before, of
-all lines together, and ``gap_ms`` is the longest single silence that this made (in rows before 2026-11-26 the longest
-sum of a line's silences). ``lost``: requests without their complete sound; ``refused`` are those of them with 429.
-``health_p50_ms`` is a request that no model answers, during the same load; ``client_late_p95_ms`` is how late the
+others measure it. ``underruns`` are parts of the sound that arrived after such a player had played everything before,
+of all lines together, and ``gap_ms`` is the longest single silence that this caused (in rows before 2026-11-26 the
+longest sum of a line's silences). ``lost``: requests without their complete sound; ``refused`` are those of them with
+429. ``health_p50_ms`` is a request that no model answers, during the same load; ``client_late_p95_ms`` is how late the
 client's own event loop woke up, ``client_late_most_ms`` the latest of these, ``client_underruns`` those of the
 underruns that such a pause of the client explains, ``sent_late_p95_ms`` how late it sent its requests. The memory of
-the server's process and of its GPU is read before and after. ``late_captures`` are first calls and captures after the
-server was ready (its log names them), ``collections`` the collections of garbage in it, ``gpu_allocations`` and
-``pinned_allocations`` the blocks of memory that torch asked the driver for: each may hold up all lines. ``--rows``: of
-the server, one number, or one for each rate; each starts a server of its own. Every server first speaks lines that are
-not counted. ``slowest`` and ``silences`` tell when the slowest lines and the longest silences came, in seconds since
-the measuring began.
+the server's process and of its GPU is read before and after. ``late_captures`` are warm-ups after the server was ready
+(its log names them), ``collections`` its garbage collections, ``gpu_allocations`` and ``pinned_allocations`` the blocks
+of memory that torch got from the driver: each may delay all lines. ``--rows``: of the server, one number, or one for
+each rate; each starts its own server. Every server first speaks lines that are not counted. ``slowest`` and
+``silences`` have the times of the slowest lines and the longest silences, in seconds since the measurement began.
 """
 
 from __future__ import annotations
@@ -63,14 +62,14 @@ SHORTEST_S, LONGEST_S = 4.0, 8.0
 WARM_S = 2.0
 SEED = 1
 PREFIX = "morph_tts"  # of the server's metrics
-SLOWEST = 8  # lines, and silences, of which a row tells when they came
+SLOWEST = 8  # lines, and silences, whose times a row has
 # Their EOS is never among the codes that are sampled from; a tiny checkpoint has too few others for that.
 UNENDING = ("0.6B", "1.7B")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row: what is asked of a server with so many rows.
+    """One row: a load, and the rows of its server.
 
     Args:
         rate: requests a second.
@@ -114,14 +113,14 @@ def make_body(
 
 
 def warm(address: str, case: Case, voice: str | None) -> None:
-    """Have lines spoken that are not counted: one by one, and as many at once as have rows."""
+    """Speak lines that are not counted: one by one, then as many concurrently as there are rows."""
     chance, rows = random.Random(0), case.rows or 8
     times = [1.0 * number for number in range(3)] + [4.0] * (2 * rows)
     ask(address, [{"at": at, "body": make_body(case, voice, chance, WARM_S)} for at in times])
 
 
 def ask(address: str, requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Have the client's process send requests; return its ``Answers`` as they are in the file.
+    """Send requests from the client's process; return its ``Answers`` as they are in the file.
 
     Raises:
         RuntimeError: if it failed.
@@ -156,7 +155,7 @@ def measure(address: str, case: Case, voice: str | None, options: argparse.Names
 
 
 def mark_short(lines: Sequence[dict[str, Any]], requests: Sequence[Mapping[str, Any]]) -> None:
-    """Note as an error where an answer has not the bytes that its request allows."""
+    """Set the error of answers whose size is not the one that their request allows."""
     for line, request in zip(lines, requests, strict=True):
         wanted = round(request["body"]["sampling"]["max_seconds"] * BYTES_PER_S)
         if not line["error"] and line["size"] != wanted:
@@ -164,8 +163,7 @@ def mark_short(lines: Sequence[dict[str, Any]], requests: Sequence[Mapping[str, 
 
 
 def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]]) -> str:
-    """Return of the lines whose first sound came last: how late, when they were asked for since the first could be,
-    and how many ms after the request before theirs."""
+    """Return the latency of the slowest lines, the time of their request, and its ms after the request before."""
     times = [request["at"] for request in requests]
     waits = [now - before for before, now in pairwise([0.0, *times])]
     answered = [
@@ -180,7 +178,7 @@ def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapp
 
 
 def describe_silences(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return of the longest silences of players: how long, since when, and after how much of the line's sound."""
+    """Return the longest silences of players: their length, start, and how much of the line had been played."""
     silences = [tuple(one) for line in lines for one in line["silences"]]
     longest = sorted(silences, key=lambda one: one[0] - one[1])[:SLOWEST]
     return ", ".join(
@@ -219,7 +217,7 @@ def figures_of(answers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def memory_of(metrics: Mapping[str, float], when: str) -> dict[str, float | None]:
-    """Return the server's memory in MiB, None where it is not known."""
+    """Return the server's memory in MiB, None if it is unknown."""
     names = {"rss": "process_resident_memory_bytes", "gpu": "morph_tts_gpu_memory_bytes"}
     return {
         f"{name}_mib_{when}": metrics[key] / 2**20 if key in metrics else None for name, key in names.items()
@@ -227,10 +225,9 @@ def memory_of(metrics: Mapping[str, float], when: str) -> dict[str, float | None
 
 
 def slow_moments_of(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Return what the server says of what all lines may have waited for while they were spoken.
+    """Return the server's figures of events that may have delayed all lines.
 
-    ``late_captures`` and ``collection_most_ms`` are those since it was ready, the lines before the measured ones
-    included.
+    ``late_captures`` and ``collection_most_ms`` count from when it was ready, before the measured lines.
     """
 
     def grown(name: str) -> float:
@@ -307,14 +304,14 @@ def run(options: argparse.Namespace, folder: Path) -> list[Row]:
                 voice = None if voices is None else VOICE
                 warm(address, case, voice)
                 made.append(measure(address, case, voice, options))
-                # At once: a rented machine may be gone before the next row is there.
+                # Immediately: a rented machine may be gone before the next row.
                 path = save_rows(made, torch.device(options.device), options)
                 print(f"{describe(made[-1])}; written to {path}", flush=True)
     return made
 
 
 def describe(row: Row) -> str:
-    """Return one line, for those who wait for the table or cannot."""
+    """Return a row in one line, printed before the table is complete."""
     values = (f"{name} {value:g}" for name, value in row.details.items() if isinstance(value, (int, float)))
     throughput = f"{row.audio_seconds_per_second:.1f} s of sound a second"
     return f"{row.model} S={row.seq_groups}: {throughput}, {', '.join(values)}"

@@ -1,11 +1,10 @@
-"""The client of the table "server": a process of its own, which asks at given times whether or not answers have come.
+"""The client of the table "server": a process that sends requests at given times, answered or not (open loop).
 
     python -m lab.benchmarks.server_client plan.json answer.json
 
-It reads raw PCM over HTTP as it comes, notes when, and plays it in its head: a player starts with a line's first byte.
-Connections are kept open, as clients of a server do. Beside the lines it asks ``/health`` a few times a second, which
-no model answers: what the way to the server and back takes by itself. How late the client's own clock ticks is
-measured too: no time in the answer is known better than that.
+It reads raw PCM over HTTP, records arrival times and simulates a player that starts with a line's first byte.
+Connections are kept open. A few times a second it also requests ``/health``, which needs no model: the latency of the
+round trip alone. It measures how late its own event loop wakes up, too: that is the precision of all times.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ RATE = 24000
 BYTES_PER_S = 2 * RATE
 TOLERANCE_S = 0.001  # of a gap, for the resolution of timers
 TICK_S = 0.002
-NEVER = 1_000_000  # of the collector's looks at younger objects: then it would look at all
+NEVER = 1_000_000  # young collections before a full one
 HEALTH_EVERY_S = 0.2
 PATIENCE_S = 60.0  # for the last answers
 
 
 class Silence(NamedTuple):
-    """A player had nothing to play: from when to when, and how much of the line it had played by then. Seconds.
+    """An underrun of a player: its start and end, and how much of the line had been played, in seconds.
 
-    The times are those of the client's clock, and in the answer that it writes those since it began.
+    Times are of the client's clock, and in the file since the client began.
     """
 
     began: float
@@ -47,18 +46,16 @@ class Silence(NamedTuple):
 
 @dataclass
 class Answer:
-    """What came for one line; times in seconds.
+    """The answer for one line; times in seconds.
 
     Args:
-        late_s: by how much the client sent it after its time.
+        late_s: how late the client sent the request.
         first_s: from before the sending to the first byte of sound; None: none came.
-        audible_s: from before the sending to the moment in which a player plays the first audible sample; None: there
-            is none.
+        audible_s: from before the sending until a player plays the first audible sample; None: there is none.
         last_s: from before the sending to the end.
-        underruns: parts that came after a player had played everything before them.
-        gap_s: the longest silence that this made.
-        own_underruns: those of them that are over as the client wakes up late, and had not begun before it slept: the
-            sound may have been there.
+        underruns: parts that arrived after a player had played everything before them.
+        gap_s: the longest silence that this caused.
+        own_underruns: underruns within a late wake-up of the client: the sound may have arrived in time.
         size: bytes of sound.
         error: why it is not complete, "" if it is.
         silences: of each underrun.
@@ -78,7 +75,7 @@ class Answer:
 
 @dataclass
 class Answers:
-    """What a client writes: the lines, and how exact its clock was. Seconds."""
+    """A client's result: the lines, and the precision of its clock, in seconds."""
 
     lines: list[Answer] = field(default_factory=list)
     health_s: list[float] = field(default_factory=list)
@@ -97,9 +94,8 @@ class Client:
     def __init__(self, address: str, session: aiohttp.ClientSession):
         self._address, self._session = address, session
         self.answers = Answers()
-        self._slept: list[
-            tuple[float, float]
-        ] = []  # when it was to wake up, and when it did, if that was late
+        # Due and actual times of late wake-ups.
+        self._slept: list[tuple[float, float]] = []
 
     async def run(self, requests: Sequence[Mapping[str, Any]]) -> None:
         """Send every request ``{"at": seconds, "body": {...}}`` at its time, and wait for all answers."""
@@ -144,7 +140,7 @@ class Client:
         return answer
 
     async def _tick(self) -> None:
-        """Note how late this process's own clock ticks."""
+        """Record how late this process's event loop wakes up."""
         while True:
             due = time.perf_counter() + TICK_S
             await asyncio.sleep(TICK_S)
@@ -163,10 +159,7 @@ class Client:
 
 
 def slept_through(silence: tuple[float, float], slept: Sequence[tuple[float, float]]) -> bool:
-    """Return whether a silence began while the client slept, ended as it woke up, and took no longer than that.
-
-    When it fell asleep is known to a tick: after the last time that it woke up, and before it was to wake up again.
-    """
+    """Return whether a silence lies within a late wake-up of the client, to within a tick."""
     began, over = silence
     return any(
         due - TICK_S <= began and over <= woke + TICK_S and over - began <= woke - due + TICK_S
@@ -202,11 +195,11 @@ async def ask(plan: Mapping[str, Any]) -> Answers:
 
 
 def run_loop(made: Coroutine[Any, Any, Answers]) -> Answers:
-    """Run in uvloop's event loop where there is one, without a look of Python's collector at all objects.
+    """Run in uvloop's event loop if it is installed, without full garbage collections.
 
-    Such a look takes up to 150 ms after some minutes, and every player in here would stop for as long.
+    After some minutes one takes up to 150 ms, in which all players would stop.
     """
-    gc.collect()  # what is there already is old now
+    gc.collect()  # existing objects are old now
     gc.set_threshold(*gc.get_threshold()[:2], NEVER)
     try:
         import uvloop

@@ -1,4 +1,4 @@
-"""For the table "server": a checkpoint whose lines never end by themselves, and the real server in its own process."""
+"""Start the real server in its own process, with a checkpoint whose lines never end by themselves."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def prepare_checkpoint(folder: Path, shape: str, preset: bool) -> tuple[Path, Pa
 
 
 def mute(checkpoint: Path) -> None:
-    """Set the row of EOS in the talker's head to zero, in the file: random logits of others are above it."""
+    """Set the row of EOS in the talker's head to zero, in the file: other random logits exceed it."""
     config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))["talker_config"]
     with (checkpoint / "model.safetensors").open("r+b") as file:
         [length] = struct.unpack("<Q", file.read(8))
@@ -72,7 +72,7 @@ def write_voice(folder: Path, shape: str) -> Path:
 
 @contextmanager
 def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
-    """Start a server as ``started``; yield its address once all that it plans to capture is captured."""
+    """Start a server as ``started``; yield its address once all planned captures are done."""
     with started(options, module) as (address, _):
         while (now := read_metrics(address)).get(CAPTURED, 0) < now.get(PLANNED, 0):
             time.sleep(0.2)
@@ -109,7 +109,7 @@ def _wait_ready(address: str, process: subprocess.Popen[bytes] | subprocess.Pope
         try:
             with urllib.request.urlopen(f"{address}/ready", timeout=5):
                 return True
-        except (urllib.error.URLError, OSError):  # it does not listen yet, or says 503
+        except (urllib.error.URLError, OSError):  # it does not listen yet, or answers 503
             time.sleep(0.2)
     return False
 

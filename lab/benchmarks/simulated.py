@@ -1,14 +1,13 @@
-"""A device that is simulated, for what Python takes of a busy server: no GPU is needed, and no figure is one of a GPU.
+"""Simulate the device, to measure Python's share of a busy server. Needs no GPU; no figure is a GPU's.
 
     python -m lab.benchmarks.server --shape tiny --device cpu --rates 100 --rows 96 --seconds 10 --simulated
     python -m lab.benchmarks.simulated serve --checkpoint FOLDER --device cpu        # the server that this starts
     python -m lab.benchmarks.many --shape tiny --devices cpu cpu --device cpu --lines 512 --batch-size 64 --simulated
 
-Frames, prompts, and steps and rows of the codec compute nothing and take the times of ``Times``, one after another in
-the order in which they are launched; who waits for one sleeps. Every thread that launches has a device of its own.
-Codes are random and never end a line, and an alignment head looks at one of the first three tokens of a text; the
-samples of streams are silence, those of complete lines noise. All else is the pack's own: text, prompts, batch, chunks,
-HTTP.
+Frames, prompts, and steps and rows of the codec compute nothing and take the times of ``Times``, in the order of their
+launches; waiting for one sleeps. Every launching thread has its own device. Codes are random and never end a line, and
+an alignment head attends to one of the first three tokens of a text. The samples of streams are silence, those of
+offline lines noise. Everything else is the pack's own: text, prompts, batch, chunks, HTTP.
 """
 
 from __future__ import annotations
@@ -62,31 +61,31 @@ class Times:
 
 
 class Timeline(threading.local):
-    """When this thread's device is free; work starts when it is launched, or when the work before it has ended."""
+    """The work of this thread's device, each part after the one before."""
 
     free_at = 0.0
 
     def launch(self, seconds: float) -> None:
-        """Give the device work that takes this long."""
+        """Launch work of this duration."""
         self.free_at = max(self.free_at, time.perf_counter()) + seconds
 
     def mark(self) -> Mark:
-        """Return what stands for a CUDA event that was recorded now."""
+        """Return a substitute for a CUDA event that is recorded now."""
         return Mark(max(self.free_at, time.perf_counter()))
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Reached when the device has done what it was given before."""
+    """The end of all work launched so far."""
 
     at: float
 
     def query(self) -> bool:
-        """Whether it is reached."""
+        """Return whether it is reached."""
         return time.perf_counter() >= self.at
 
     def synchronize(self) -> None:
-        """Sleep until it is."""
+        """Sleep until it is reached."""
         if (left := self.at - time.perf_counter()) > 0:
             time.sleep(left)
 
@@ -96,7 +95,7 @@ class Mark:
 
 
 class Frames:
-    """Stands for a ``FrameBackend``: nothing but the time and the codes of a frame."""
+    """A substitute for ``FrameBackend`` with only the time and the codes of a frame."""
 
     fallback = None
 
@@ -138,7 +137,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class Samples:
-    """Stands for a row's samples on their way from the device."""
+    """A substitute for ``SamplesInFlight``."""
 
     samples: np.ndarray
     ready: Mark
@@ -156,7 +155,7 @@ class Samples:
 
 @contextmanager
 def simulated(times: Times | None = None) -> Iterator[Timeline]:
-    """Have every graph engine and every row of the codec in the block run on a simulated device."""
+    """Run every graph engine and every row of the codec in the block on a simulated device."""
     timeline, times = Timeline(), times or Times()
     copy = SamplesInFlight.__init__
 
@@ -199,7 +198,7 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
 
 
 class _Event:
-    """An event that is recorded again and again."""
+    """A reusable event."""
 
     def __init__(self, timeline: Timeline):
         self._timeline, self._mark = timeline, Mark(0.0)
@@ -217,7 +216,7 @@ def add_simulated(table: argparse.ArgumentParser) -> None:
 
 
 def check_simulated(table: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End the command if it asks for a simulated device and a real one."""
+    """End the command if a simulated device is combined with a real one."""
     if options.simulated and (options.shape, options.device) != ("tiny", "cpu"):
         table.error("--simulated computes nothing: add --shape tiny --device cpu")
 
@@ -225,7 +224,7 @@ def check_simulated(table: argparse.ArgumentParser, options: argparse.Namespace)
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line of the pack on a simulated device.
 
-    ``--frame`` is the seconds of a frame, and ``--slower`` how many times as long all takes.
+    ``--frame`` is the seconds of a frame, ``--slower`` a factor of all times.
     """
     from qwen3_tts_morph.serve.cli import main as run
 

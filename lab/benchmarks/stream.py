@@ -1,4 +1,4 @@
-"""Table "stream": lines that are heard while they are made.
+"""Table "stream": latency and underruns of streamed lines.
 
     python -m lab.benchmarks.stream --shape demo --device cpu --repeats 5
     python -m lab.benchmarks.stream --voices x_vector preset icl --repeats 50 --lines 1 8 32 --seconds 60
@@ -6,21 +6,21 @@
 ``first_playable_ms`` is the time from the call to a line's first samples on the host. ``first_audible_ms`` is the time
 at which a player that starts with them plays the first 10 ms above -50 dBFS. ``underruns`` counts the chunks, of all
 lines, that arrive after such a player has played everything before them, and ``gap_ms`` is the longest single
-silence that this makes (in rows before 2026-11-26 the longest sum of a line's silences). One thread reads all lines.
-Medians of ``--repeats`` runs after four that warm up (two, where lines speak 20 s or longer); underruns and gaps are
-those of the worst run.
+silence that this causes (in rows before 2026-11-26 the longest sum of a line's silences). One thread reads all lines.
+Medians of ``--repeats`` runs after four that warm up (two if lines are 20 s or longer); underruns and gaps are those of
+the worst run.
 
 One line, with each of ``--voices``: an ICL voice has 10 s of random codes as its reference, which the warm-up runs have
 decoded. Further columns say when a step was reached, all in ms from the call: ``prompt_ms``, the prompt is built and
 the engine begins; ``prefill_launched_ms`` (on the host) and ``prefill_done_ms`` (on the device); ``codes_ms``, the host
-has the first frame's codes; ``codec_began_ms`` (on the host: it may be before the codes are there) and
-``codec_done_ms``, of the first chunk, with its copy to the host.
+has the first frame's codes; ``codec_began_ms`` (on the host, perhaps before it has the codes)
+and ``codec_done_ms``, of the first chunk, with its copy to the host.
 
-A random checkpoint's tokenizer makes a token of every byte; of the benchmark's text Qwen's own makes 18. A voice that
-has the text in its prompt (preset, ICL) then needs ``--characters 18`` for the time that a published checkpoint takes.
+A random checkpoint's tokenizer has a token for every byte; Qwen's has 18 for the benchmark's text. Use ``--characters
+18`` to measure voices with the text in their prompt (preset, ICL) as with a published checkpoint.
 
-``--lines``: so many lines at once, with the first of the voices. With ``--seconds`` they speak as long as that, in one
-run after those that warm up. The table "joins" has lines that come while others play.
+``--lines``: this many concurrent lines, with the first of the voices. With ``--seconds`` they have this length, in one
+run after those that warm up. The table "joins" has lines that start while others play.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from .audible import first_audible
 from .common import (
     ENGINES,
     TEXT,
-    Measured,
-    Setting,
+    NamedEngine,
+    RowSetting,
     keep,
     load_muted,
     make_row,
@@ -56,22 +56,21 @@ from .common import (
     usable_engines,
 )
 from .results import Row
-from .stream_probe import Marks, ProbedEngine, ProbedMeasured
+from .stream_probe import Marks, ProbedEngine, ProbedNamedEngine
 
-AUTO = (
-    "auto"  # what users get; on a CPU with upstream's codec, which the others of the graph engine do not use
-)
+# The default of users; on a CPU with upstream's codec, which the other graph engines do not use.
+AUTO = "auto"
 VOICES = ("preset", "x_vector", "icl")
 REFERENCE_FRAMES = 125  # 10 s
 TOLERANCE_S = 0.001  # of a gap, for the resolution of thread switches
 WARM_UPS = 4
-LONG_WARM_UPS = 2  # of runs in which most is done often; what is done once is captured by the second
+LONG_WARM_UPS = 2  # of long runs: all graphs are captured by the second
 LONG = 250  # frames
 
 
 @dataclass(frozen=True)
 class Playback:
-    """The playback of one line: seconds from the call, the chunks that come too late, the longest silence."""
+    """The playback of one line: seconds from the call, number of late chunks, the longest silence."""
 
     playable_s: float
     audible_s: float
@@ -90,7 +89,7 @@ class Player:
         self._played_until, self._underruns, self._gap = 0.0, 0, 0.0
 
     def add(self, samples: np.ndarray) -> None:
-        """Take a chunk that has come now."""
+        """Add a chunk that arrives now."""
         now = time.perf_counter()
         if not len(samples):
             return
@@ -127,7 +126,7 @@ def make_voice(model: Model, kind: str) -> Voice:
     """Return a preset voice, or one made of random numbers; an ICL voice has a reference of 10 s."""
     if kind == "preset":
         return preset_voice(model, "ryan" if "ryan" in model.speakers else model.speakers[0])
-    # No figure depends on the kind of the checkpoint: so one random checkpoint serves all voices.
+    # No figure depends on the checkpoint's kind, so one random checkpoint serves all voices.
     model.config.tts_model_type = "base"
     generator = torch.Generator().manual_seed(0)
     embedding = torch.randn(model.width, generator=generator)
@@ -140,7 +139,7 @@ def make_voice(model: Model, kind: str) -> Voice:
 
 @dataclass(frozen=True)
 class Case:
-    """One row: an engine by its name, SEQ_GROUPS, a voice, lines at once, their frames and the spoken characters."""
+    """One row: an engine by its name, SEQ_GROUPS, a voice, concurrent lines, their frames and characters."""
 
     engine: str
     seq_groups: int
@@ -180,15 +179,15 @@ def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice
 
 def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int) -> Row:
     """Measure one case."""
-    engine = ProbedEngine() if case.engine == AUTO else ProbedMeasured(case.engine)
+    engine = ProbedEngine() if case.engine == AUTO else ProbedNamedEngine(case.engine)
     synthesizer, voice = Synthesizer(model, engine), make_voice(model, case.voice)
     warm_ups = LONG_WARM_UPS if case.frames >= LONG else WARM_UPS
     runs = [run(synthesizer, engine, case, voice) for _ in range(repeats + warm_ups)][warm_ups:]
-    if isinstance(engine, Measured):
+    if isinstance(engine, NamedEngine):
         engine.check_ran()
     engine.free()
     return make_row(
-        Setting("stream", case.engine, case.seq_groups, case.lines), options, model,
+        RowSetting("stream", case.engine, case.seq_groups, case.lines), options, model,
         1000 * statistics.median(one.seconds for one in runs), [case.frames] * case.lines,
         voice=case.voice, lines=case.lines, seconds=case.frames / FRAME_RATE, characters=case.characters,
         **figures(runs),
@@ -226,12 +225,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument("--engines", nargs="+", choices=[AUTO, *ENGINES], default=[AUTO])
     table.add_argument("--voices", nargs="+", choices=VOICES, default=VOICES[:1])
     table.add_argument(
-        "--lines", type=int, nargs="+", default=(1,), help="how many lines are streamed at once"
+        "--lines", type=int, nargs="+", default=(1,), help="how many lines are streamed concurrently"
     )
     table.add_argument(
         "--characters", type=int, default=len(TEXT), help="of the text that is spoken (default %(default)s)"
     )
-    table.add_argument("--seconds", type=float, help="lines at once speak this long")
+    table.add_argument("--seconds", type=float, help="length of the concurrent lines")
     return table.parse_args(arguments)
 
 
@@ -249,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(row: Row) -> str:
-    """Return one line, for those who wait for the table or cannot."""
+    """Return a row in one line, printed before the table is complete."""
     named = {name: value for name, value in row.details.items() if value is not None}
     values = (
         f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}"

@@ -1,7 +1,6 @@
-"""For the table "stream": where the time to the first samples goes.
+"""Break down the time to the first samples, for the table "stream".
 
-The product knows nothing of it: rows and codecs are wrapped on their way from the engine. A wrapper has what it
-changes; everything else is the product's own.
+Rows and codecs of the engine are wrapped in proxies that mark steps, without changes of the product.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 
-from .common import Measured
+from .common import NamedEngine
 
 
 class Marks:
@@ -53,8 +52,8 @@ class Marks:
         return times
 
 
-class Wrapped:
-    """What the product made, but for what a subclass changes."""
+class Proxy:
+    """A proxy of an object, of which a subclass overrides methods."""
 
     def __init__(self, inner: Any):
         self._inner = inner
@@ -63,8 +62,8 @@ class Wrapped:
         return getattr(self._inner, name)
 
 
-class MarkedWaves(Wrapped):
-    """``WavesInFlight``, the first of which are marked when they are there."""
+class MarkedWaves(Proxy):
+    """``WavesInFlight`` that mark the first samples."""
 
     def __init__(self, waves: Any, marks: Marks):
         super().__init__(waves)
@@ -77,7 +76,7 @@ class MarkedWaves(Wrapped):
         return made
 
 
-class MarkedCodec(Wrapped):
+class MarkedCodec(Proxy):
     """A ``LineCodec`` whose first chunk is marked."""
 
     def __init__(self, codec: Any, marks: Marks):
@@ -95,7 +94,7 @@ class MarkedCodec(Wrapped):
         return MarkedWaves(self._inner.launch(codes), self._marks)
 
 
-class WatchedRows(Wrapped):
+class MarkedRows(Proxy):
     """Rows whose first line and first codes are marked."""
 
     def __init__(self, rows: Rows, marks: Marks):
@@ -139,7 +138,7 @@ class ProbedEngine(Engine):
         if self.marks is not None:
             self.marks.add("prompt_ms")
         with super().open_rows(model, options, plan, choice) as rows:
-            yield rows if self.marks is None else WatchedRows(rows, self.marks)
+            yield rows if self.marks is None else MarkedRows(rows, self.marks)
 
     def open_codec(self, *asked: Any) -> Any:
         """See ``Engine.open_codec``."""
@@ -147,5 +146,5 @@ class ProbedEngine(Engine):
         return codec if self.marks is None else MarkedCodec(codec, self.marks)
 
 
-class ProbedMeasured(Measured, ProbedEngine):
-    """``Measured``, probed."""
+class ProbedNamedEngine(NamedEngine, ProbedEngine):
+    """``NamedEngine``, probed."""

@@ -1,1 +1,1 @@
-"""Tests of a checkpoint on the device of its user: parity with upstream, speed, and the head that follows the text."""
+"""Test a checkpoint on its user's device: parity with upstream, speed, and the alignment head."""

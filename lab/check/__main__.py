@@ -2,10 +2,10 @@
 
     python -m lab.check --checkpoint FOLDER
 
-Compared are our codes at 15 groups with upstream's, the kernels with torch operations where there is a GPU, and a
-stream with the complete line. The report names the checkpoint's folder, packages and devices, and nothing else of the
-machine. The exit code is 1 if something failed. With ``--alignment`` the attention head that follows the text is looked
-for instead, and the exit code is 1 if there is none.
+It compares our codes at 15 groups with upstream's, on a GPU the kernels with torch operations, and a stream with the
+offline line. The report names the checkpoint's folder, packages and devices, and nothing else of the machine. The exit
+code is 1 if a test failed. ``--alignment`` searches the attention head that follows the text instead; the exit code is
+1 if there is none.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     recording = read_reference(options)
     synthesizer = load_synthesizer(options, console)
     line = make_line(synthesizer.model, options, recording, seed=0)
-    check_line(synthesizer.model, line)  # in each test it would be the test that fails
+    check_line(synthesizer.model, line)  # first: otherwise every test would fail
     if options.alignment:
         return find_alignment(synthesizer, line, console)
     findings = []
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def find_alignment(synthesizer: Synthesizer, line: Line, console: Console) -> int:
-    """Say which head follows the text; its line for morph.json goes to stdout."""
+    """Report the head that follows the text; its line for morph.json goes to stdout."""
     with quietly():
         best, *others = score_heads(synthesizer, line, GenerateOptions())
     for one in (best, *others[: SHOWN_HEADS - 1]):
@@ -160,7 +160,7 @@ def find_alignment(synthesizer: Synthesizer, line: Line, console: Console) -> in
 
 
 def run_test(what: str, test: Test, synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
-    """Return what a test found; a test that breaks has failed, and its error is in the log and in the report."""
+    """Run a test; one that raises has failed, with its error in the log and in the report."""
     try:
         return Finding(what, *test(synthesizer, line, frames))
     except Exception as error:
@@ -239,7 +239,7 @@ def compare_streams(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 
 def check_sound(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
-    """Look whether a line has any sound: all that is compared above may be equal, and silent."""
+    """Check that a line has sound: the comparisons above hold for silence, too."""
     [spoken] = render_lines(synthesizer, [line], _settings(synthesizer, frames, PREDICTED_GROUPS))
     silent = is_silent(spoken.waveform, spoken.sample_rate)
     figures = {"seconds": round(spoken.report.seconds, 2), "ended": spoken.report.ended}
@@ -247,7 +247,7 @@ def check_sound(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 
 def _judge(synthesizer: Synthesizer, decibels: float) -> tuple[bool, str]:
-    """Return whether two ways to compute samples are close enough, and that in words."""
+    """Return whether two ways to compute samples are close enough, and a description."""
     least = LEAST_DB.get(str(synthesizer.model.dtype).removeprefix("torch."), LEAST_DB_OTHERWISE)
     return decibels >= least, f"difference {decibels:.0f} dB below the speech (at least {least:.0f})"
 
@@ -258,7 +258,7 @@ TESTS: dict[str, Test] = {
     "Triton kernels: codes equal those of torch operations up to rounding": compare_kernels,
     "codec: samples equal those of upstream's codec up to rounding": compare_codec,
     "a stream equals the complete line up to rounding": compare_streams,
-    "a line is heard, at SEQ_GROUPS 15": check_sound,
+    "a line has sound, at SEQ_GROUPS 15": check_sound,
 }
 
 
@@ -278,7 +278,7 @@ def _settings(synthesizer: Synthesizer, frames: int, seq_groups: int) -> Any:
 
 
 def try_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> tuple[list[Speed], list[Finding]]:
-    """Return the speed at some settings; or none, and why: a report of a broken checkpoint is written too."""
+    """Return the speed at some settings, or the error: a broken checkpoint gets a report, too."""
     try:
         return [
             measure(synthesizer, line, _settings(synthesizer, frames, groups), 3) for groups in SPEED_GROUPS
@@ -317,7 +317,7 @@ def describe_checkpoint(synthesizer: Synthesizer) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a run of ``check`` found."""
+    """The results of a run of ``check``."""
 
     machine: dict[str, str]
     checkpoint: dict[str, str]

@@ -1,4 +1,4 @@
-"""Find the attention head that follows the text: the one whose strongest tokens go through it from begin to end."""
+"""Find the attention head whose strongest tokens follow the text from beginning to end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder, embed_frames
 
 TAKES = 3  # of the line, each with its own seed
-SURE = 0.85  # of the frames are on one way through the text: trained heads have more, others less than half
+SURE = 0.85  # share of frames on one path through the text: trained heads have more, others less than half
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class HeadScore:
 
     Args:
         layer, head: of the talker.
-        diagonal: the share of frames whose strongest token is on one way through the text that never goes back, times
-            the share of the text that this way leads through.
+        diagonal: the share of frames whose strongest token is on one monotonic path through the text, times the share
+            of the text that this path covers.
         worst: that of the worst line.
-        mass: the attention to the text, of all positions.
+        mass: the share of attention on the text.
     """
 
     layer: int
@@ -142,9 +142,9 @@ def _heads(layer: Any, states: torch.Tensor, rope: RopeTable) -> tuple[torch.Ten
 
 
 def through(tokens: np.ndarray, count: int) -> float:
-    """Return how diagonal a way through ``count`` tokens is (see ``HeadScore``), by the token of each frame ``[T]``."""
-    ends: list[int] = []  # the smallest last token of a way of each length that never goes back
-    begins: list[int] = []  # and the first token of that way
+    """Return how diagonal a path through ``count`` tokens is (``HeadScore``), from the token of each frame ``[T]``."""
+    ends: list[int] = []  # the smallest last token of a monotonic path of each length
+    begins: list[int] = []  # the first token of that path
     for token in tokens.tolist():
         place = bisect_right(ends, token)
         begin = begins[place - 1] if place else token

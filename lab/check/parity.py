@@ -1,4 +1,4 @@
-"""Whether what runs on this machine is what it should be: upstream's codes, the kernels' frames, a stream's samples."""
+"""Compare codes with upstream's, kernels with torch operations, and streams with offline lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GREEDY = TokenSampling(do_sample=False)
 
 @dataclass(frozen=True)
 class CodeComparison:
-    """Codes of one line made in two ways.
+    """A comparison of one line's codes from two decoders.
 
     Args:
         frames: of the longer one.
@@ -122,7 +122,7 @@ def upstream_settings(sampling: Sampling) -> dict[str, Any]:
 
 
 def _requests(model: Model, line: Line, sampling: Sampling) -> list[LineRequest]:
-    """Return a line as upstream takes it: its text as it is, in one piece, to the cap."""
+    """Return a line's request like upstream's: without normalization, in one piece, to the cap."""
     prompt = PromptBuilder(model).build(str(line.text), line.voice, line.language, line.instruct)
     return [LineRequest(prompt, Guard(sampling.max_frames, detect_loops=False), line.seed)]
 
@@ -171,7 +171,7 @@ def compare_codecs(model: Model, codes: torch.Tensor, engine: Engine) -> float:
 
 @contextmanager
 def without_tf32() -> Iterator[None]:
-    """Let torch compute float32 convolutions and products in float32 inside the ``with``, on GPUs too.
+    """Let torch compute float32 convolutions and matmuls in float32 inside the ``with``, on GPUs too.
 
     By default it computes convolutions with 10 bits of mantissa there, so that two orders of summation differ more.
     """
@@ -185,12 +185,12 @@ def without_tf32() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StreamComparison:
-    """A line's stream and the complete line.
+    """A comparison of a line's stream with the offline line.
 
     Args:
         same_length: whether they have as many samples.
-        joined: whether the stream's chunks equal the line that it ends with, bit for bit.
-        decibels: level of the complete line above that of the difference; infinite if there is none.
+        joined: whether the stream's chunks equal the stream's final line, bit for bit.
+        decibels: level of the offline line above that of the difference; infinite if there is none.
     """
 
     same_length: bool
@@ -199,7 +199,7 @@ class StreamComparison:
 
 
 def compare_stream(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> StreamComparison:
-    """Compare a line that is streamed with the same line spoken at once; each piece has one take."""
+    """Compare a streamed line with the same line rendered offline; each piece has one take."""
     [whole] = render_lines(synthesizer, [line], options)
     with stream_line(synthesizer, line, options) as stream:
         chunks = [chunk.samples for chunk in stream]

@@ -1,4 +1,4 @@
-"""The speed of the engine as the user has loaded it."""
+"""Measure the speed of the loaded engine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Speed:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Log no warnings inside the ``with``: that a line reached the limit of a measurement is meant."""
+    """Log no warnings inside the ``with``: lines are meant to reach the measurement's limit."""
     logging.disable(logging.WARNING)
     try:
         yield
@@ -106,7 +106,7 @@ def as_json(speed: Speed) -> dict[str, Any]:
 def make_line(
     model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None, seed: int
 ) -> Line:
-    """Return the line that is measured, in the voice that the options choose, or in some voice of the checkpoint."""
+    """Return the measured line, in the voice of the options or any voice of the checkpoint."""
     chosen = options.voice or options.speaker or recording or options.describe
     voice = make_voice(model, options, recording) if chosen else voice_for(model)
     return Line(options.text, voice, options.language, seed, options.instruct)
@@ -123,7 +123,7 @@ def voice_for(model: Model) -> Voice:
 
 
 def memory(device: str) -> dict[str, float]:
-    """Return the most memory that this process has had, in GB (10^9 bytes); what cannot be measured is left out."""
+    """Return the peak memory of this process in GB (10^9 bytes), as far as it can be measured."""
     found = {}
     if device.startswith("cuda"):
         found["gpu_gb"] = torch.cuda.max_memory_allocated(device) / 1e9

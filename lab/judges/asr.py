@@ -1,7 +1,7 @@
 """Word and character errors of whisper-base transcripts, after Whisper's own English normalisation.
 
-A recogniser writes figures as it likes: "fifteen thousand four hundred and ninety five" may come as "15,400 and 95".
-So text and transcript are also compared with all figures in words, and digit by digit, as telephone numbers are said;
+A recogniser writes figures in any form: "fifteen thousand four hundred and ninety five" may become "15,400 and 95".
+Text and transcript are therefore also compared with all figures in words, and digit by digit, like telephone numbers;
 the comparison with the fewest errors counts.
 
 The model (CTranslate2, MIT) is installed as two packages; ``join_model`` assembles it once.
@@ -66,7 +66,7 @@ def compare(asked: str, transcript: str) -> Comparison:
 
 
 def in_words(text: str, write_out: Callable[[str], str]) -> str:
-    """As ``in_digits``, with the figures as they are said; ``write_out`` says them."""
+    """As ``in_digits``, with figures written as words by ``write_out``."""
     return in_digits(write_out(text))
 
 
@@ -110,8 +110,8 @@ class Recogniser:
         self._model: Any = WhisperModel(
             joined, device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
         )
-        said = Normalizer("en")
-        words = partial(in_words, write_out=lambda text: said.write_out(text).text)
+        normalizer = Normalizer("en")
+        words = partial(in_words, write_out=lambda text: normalizer.write_out(text).text)
         self._forms = (EnglishTextNormalizer(), words, in_digits)
 
     def transcribe(self, audio: np.ndarray) -> str:

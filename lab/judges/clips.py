@@ -1,7 +1,7 @@
-"""The wavs to judge and what they should say.
+"""The wavs to judge and their texts.
 
 A texts file has one clip per line, ``PATH<tab>TEXT``, with the path relative to the folder of wavs; the parent folder
-of a wav names its speaker. Further columns are other spellings of the text, such as figures in words: what was heard is
+of a wav names its speaker. Further columns are other spellings of the text, such as figures in words: the transcript is
 compared with the nearest.
 """
 
@@ -19,7 +19,7 @@ JUDGE_RATE = 16000
 class Clip:
     """One wav: path relative to the folder of wavs, speaker ("" when the wav is directly in that folder), and text.
 
-    ``spellings``: others of the text, which are as right.
+    ``spellings``: other spellings of the text, equally correct.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """Predicted opinion scores: DistillMOS (sensitive to coding noise) and DNSMOS (sensitive to background noise).
 
-Both judge 16 kHz audio: nothing above 8 kHz counts.
+Both judge 16 kHz audio, so nothing above 8 kHz.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Opinion:
 
 @contextmanager
 def _without_torchaudio() -> Iterator[None]:
-    """Let DistillMOS import without torchaudio: it names two of its classes, but this code path uses neither."""
+    """Let DistillMOS import without torchaudio, two of whose classes it names but does not use here."""
     if importlib.util.find_spec("torchaudio") is not None:
         yield
         return

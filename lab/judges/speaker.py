@@ -1,4 +1,4 @@
-"""Speaker similarity and identification by Resemblyzer (Apache-2.0), an encoder that no voice here was trained with."""
+"""Speaker similarity and identification by Resemblyzer (Apache-2.0), which no voice here was trained with."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@
     python -m lab.mutants main --like before.jsonl --work AFTER --out after.jsonl      # the same mutants
 
 WORK, a folder outside the repository, gets a copy of the commit with a switch around each chosen condition, and keeps
-all results: the same command goes on where it was stopped, by ``--minutes`` too. The tests run once without a mutant.
-Then each mutant has the tests that evaluate its condition, the quickest first, up to 10 s of the processor's time; no
-tests of kernels, of browsers and of a real ComfyUI. With ``--like``, a condition is found again by function and source,
-in another file too, or it is gone. Needs Linux.
+all results: the same command continues an interrupted run, also one stopped by ``--minutes``. The tests run once
+without a mutant. Then each mutant has the tests that evaluate its condition, the quickest first, up to 10 s of CPU
+time; no tests of kernels, of browsers and of a real ComfyUI. With ``--like``, a condition is found again by function
+and source, in another file too, or it is gone. Needs Linux.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def prepare(asked: argparse.Namespace, tree: Path) -> None:
 
 
 def collect(asked: argparse.Namespace) -> list[Row]:
-    """Write and return a row for each mutant; the file's first row says of what they are."""
+    """Write and return a row for each mutant, after a first row with their origin."""
     outcomes = {row.pop("number"): row for row in read_rows(asked.work / "rows.jsonl")}
     rows = []
     for number, mutant in enumerate(json.loads((asked.work / "mutants.json").read_text(encoding="utf-8"))):
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=63)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=1e6, help="stop then; the same command goes on")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop then; the same command continues")
     asked = parser.parse_args(arguments)
     tree = asked.work.resolve() / "tree"
     if not tree.exists():

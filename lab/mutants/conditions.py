@@ -15,7 +15,7 @@ KERNELS = "morph/kernels/"  # Triton compiles them: no switch can be called ther
 
 
 class Condition(NamedTuple):
-    """A condition by what outlives moved lines; ``nth`` counts equal ones of a function."""
+    """The identity of a condition, independent of line numbers; ``nth`` counts equal ones of a function."""
 
     file: str
     function: str

@@ -2,7 +2,7 @@
 
     python RUNS WORK SECONDS TESTS...     # ``python -m lab.mutants`` starts it in that tree
 
-All times but ``wall`` and the limits of hanging tests are the processor's: other work on the machine changes nothing.
+All times but ``wall`` and the limits of hanging tests are CPU times, independent of other load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 class Runs:
-    """A pytest plugin in the place of pytest's loop over the tests."""
+    """A pytest plugin that replaces pytest's loop over the tests."""
 
     def __init__(self, work: Path, seconds: float, switch: Any):
         self.work, self.until, self.switch = work, time.monotonic() + seconds, switch
@@ -63,7 +63,7 @@ class Runs:
         self.switch.hits = ""
 
     def judge_all(self, items: dict[str, pytest.Item]) -> None:
-        """Append what the tests say of each mutant."""
+        """Append the outcome of each mutant."""
         tests = {name: test for name, test in usable_tests(self.work).items() if name in items}
         reached, done = self.read_hits(tests), {row["number"] for row in read_rows(self.rows)}
         mutants = json.loads((self.work / "mutants.json").read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ class Runs:
         return reached
 
     def judge(self, number: int, items: list[pytest.Item], tests: dict[str, Row]) -> Row:
-        """Return the outcome; a test that fails after the same tests without the mutant too is left out."""
+        """Return the outcome; a test that also fails without the mutant, after the same tests, is left out."""
         while True:
             *_, last = [{"outcome": "passed"}, *self.run(items, number, tests)]
             if last["outcome"] == "passed":

@@ -1,6 +1,6 @@
 """Negate one condition of a prepared tree, and record which tests evaluate the others.
 
-A copy at the top of that tree is what the edited conditions call, in subprocesses of tests too.
+The edited conditions call a copy at the top of that tree, also in subprocesses of tests.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Train the crossbar's tail for any checkpoint, on codes that the checkpoint itself generates."""
+"""Train the crossbar's tail for any checkpoint, on codes that the checkpoint generates."""

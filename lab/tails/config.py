@@ -14,7 +14,7 @@ DEFAULT = Path(__file__).with_name("config.json")
 
 @dataclass(frozen=True)
 class Config:
-    """What is recorded, and how a tail is trained on it.
+    """The options of the recording and the training.
 
     Args:
         seed: of voices, lines, samples and weights.

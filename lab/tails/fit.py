@@ -2,7 +2,7 @@
 
 A group's exact distribution depends on the groups before it, which the tail does not see. The examples contain samples
 of those groups, so the optimal tail is the exact distribution averaged over them. Distributions are compared at the
-sub-talker's temperature, before top-k and top-p, which remove what the averaging has spread too thin.
+sub-talker's temperature, before top-k and top-p, which would remove tokens that the averaging makes improbable.
 """
 
 from __future__ import annotations

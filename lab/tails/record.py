@@ -121,7 +121,7 @@ def _read_voices(model: Model, folder: Path) -> list[Voice]:
 
 
 def _blended(voices: list[Voice], seed: int) -> list[Voice]:
-    """Return the voices, and random blends of two: a user's next voice is likely to be in between."""
+    """Return the voices and random blends of two, which resemble other voices of users."""
     own = [voice for voice in voices if voice.kind == "x_vector"]
     if len(own) < 2:
         return voices

@@ -1,4 +1,4 @@
-"""What can be trained instead of the stock tail; every variant starts exactly as the stock crossbar.
+"""The variants of trained tails; each starts exactly as the stock crossbar.
 
 A variant is words joined by "+": ``heads`` (separate heads, of the stock heads' size), ``rankN`` (a correction of rank
 N to the stock heads), ``token`` (the last sequential token, added to the state), ``mix`` (a shared residual layer) and

@@ -1,4 +1,4 @@
-"""Keep upstream's ``generate`` on newer versions of transformers as it is on 4.57.
+"""Make upstream's ``generate`` work on newer versions of transformers as on 4.57.
 
 Only the comparisons with upstream (``lab/check``, the tests) call it; the engines call upstream's layers.
 """

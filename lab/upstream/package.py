@@ -31,7 +31,7 @@ NAME = "_qwen3_tts_morph_qwen_tts"  # in sys.modules
 # By transformers' major version; tests/environments.py has their versions
 DISTRIBUTIONS = {4: "qwen-tts", 5: "qwen-tts-hf"}
 ONLY_FOR_25_HZ = ("torchaudio.compliance.kaldi", "sox", "onnxruntime")
-# Starts threads when it is imported; a process that was forked since then waits for them for ever when it exits.
+# Its import starts threads, for which a later fork would wait forever at exit.
 NEVER_IMPORTED = "onnxruntime"
 
 
@@ -179,6 +179,6 @@ def _import_as(name: str, folder: Path) -> ModuleType:
 
 
 def _forget(name: str) -> None:
-    """Remove a partly imported package, so that the next import starts again."""
+    """Remove a partly imported package, so that the next import starts over."""
     for module in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
         del sys.modules[module]

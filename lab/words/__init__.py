@@ -1,1 +1,1 @@
-"""How well the talker's alignment head tells words' times, and words that went wrong. See ``__main__``."""
+"""Measure the alignment head's word times and fault detection against a recogniser. See ``__main__``."""

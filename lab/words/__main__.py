@@ -1,13 +1,13 @@
-"""The times of words, and words that went wrong, by the talker's alignment head, against a recogniser.
+"""Compare the alignment head's word times and word faults with a recogniser's.
 
     python -m lab.words times FOLDER                            # held-out lines and paragraphs, presets and clones
-    python -m lab.words guard FOLDER                            # the same, and lines that go wrong
+    python -m lab.words guard FOLDER                            # the same, and lines with faults
     python -m lab.words guard FOLDER --lines stock1 hot --part development
     python -m lab.words guard FOLDER --lines forced             # 204 forced faults and 500 unchanged lines
     python -m lab.words letters FOLDER                          # the demo voice's table of letters, from 2,210 lines
 
 The demo voice speaks on the CPU, whisper-base transcribes (``lab.judges.asr``). FOLDER keeps every line and its
-transcript: the same command goes on where it was stopped. Rows go to ``lab/benchmarks/results`` (tables
+transcript: the same command continues an interrupted run. Rows go to ``lab/benchmarks/results`` (tables
 ``word_times`` and ``word_faults``).
 """
 
@@ -31,32 +31,32 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ..benchmarks.origin import add_output
 from ..benchmarks.results import PartRow, save_rows
-from .faults import FaultsRow, Judged, find_faults, judge, summarise_faults
+from .faults import FaultsRow, JudgedLine, find_faults, judge, summarise_faults
 from .forced import FORCED, UNCHANGED, forced_lines, spoken_lines, unchanged_lines
 from .letters import fit, speak_examples, write_table
 from .lines import CLONES, GOOD, PARTS, WRONG, good_lines, read_voices, wrong_lines
-from .record import Asked, Head, Recorded, record
+from .record import Head, PlannedLine, TracedLine, record
 from .times import TimesRow, summarise_times, time_errors
-from .transcribed import Ear, TranscribedWord, WordRecogniser, transcribe_line
+from .transcribed import TranscribedWord, WhisperTranscriber, WordRecogniser, transcribe_line
 
 HEAD = Head(1, 0)  # of the demo voice
 ALL = (*GOOD, *WRONG)
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What speaks and what hears.
+class WordStudy:
+    """The model, the recogniser and the lines of a study.
 
     Args:
         model: the checkpoint.
-        ear: the recogniser.
-        voices: who speaks, in turn.
+        transcriber: the recogniser.
+        voices: used in rotation.
         folder: of the lines.
         asked: the options of the command.
     """
 
     model: Model
-    ear: WordRecogniser
+    transcriber: WordRecogniser
     voices: Sequence[Voice]
     folder: Path
     asked: argparse.Namespace
@@ -85,7 +85,7 @@ class Bench:
         ]
 
     def faults(self) -> list[FaultsRow]:
-        """Measure the guard."""
+        """Measure the detection of word faults."""
         return [row for name in self.asked.lines for row in self._faults(name)]
 
     def _faults(self, name: str) -> list[FaultsRow]:
@@ -104,26 +104,28 @@ class Bench:
         return rows
 
     def _forced(self) -> list[FaultsRow]:
-        """Measure the guard on lines with a known fault, and on unchanged ones, without a recogniser."""
+        """Measure fault detection on lines with a known fault, and on unchanged ones, without a recogniser."""
         part, count = self.asked.part, self.asked.count
         lines = [*forced_lines(part, self.voices, count), *unchanged_lines(part, self.voices, count)]
-        judged: dict[tuple[str, int], list[Judged]] = defaultdict(list)
+        judged: dict[tuple[str, int], list[JudgedLine]] = defaultdict(list)
         for kind, line in spoken_lines(self.model, lines, HEAD, self.folder):
             outcome = "right" if kind == UNCHANGED else "broken"
             faults = tuple(find_faults(line, self.model))
-            judged[kind, line.seq_groups].append(Judged(outcome, faults))
+            judged[kind, line.seq_groups].append(JudgedLine(outcome, faults))
         return [
             FaultsRow(*self._part("word_faults", kind), groups, **summarise_faults(own))
             for (kind, groups), own in sorted(judged.items())
         ]
 
-    def speak(self, lines: Sequence[Sequence[Asked]]) -> list[tuple[list[Recorded], list[TranscribedWord]]]:
+    def speak(
+        self, lines: Sequence[Sequence[PlannedLine]]
+    ) -> list[tuple[list[TracedLine], list[TranscribedWord]]]:
         """Return the pieces of lines, and the transcribed words of each."""
         spoken = []
         for paths in record(self.model, lines, HEAD, self.folder):
-            pieces = [Recorded.read(path) for path in paths]
+            pieces = [TracedLine.read(path) for path in paths]
             waves = [piece.waveform for piece in pieces]
-            spoken.append((pieces, transcribe_line(self.ear, paths, waves, self.model.sample_rate)))
+            spoken.append((pieces, transcribe_line(self.transcriber, paths, waves, self.model.sample_rate)))
         return spoken
 
     def _part(self, table: str, name: str) -> tuple[str, str, str, str, str, int, str]:
@@ -148,7 +150,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Speak, hear, compare, print and store the rows."""
+    """Speak, transcribe, compare, print and store the rows."""
     asked = parse(arguments)
     logging.basicConfig(format="%(message)s")
     logging.getLogger("lab.words").setLevel(logging.INFO)
@@ -158,8 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         examples = list(speak_examples(model, read_voices(model), HEAD, asked.folder, asked.count))
         table = fit(examples, model.codec.config.decoder_config.codebook_size)
         return write_table(asked.folder / LETTER_FILE, table)
-    ear = Ear(Path(tempfile.gettempdir()) / "whisper-base")
-    bench = Bench(model, ear, read_voices(model, asked.clones), asked.folder, asked)
+    transcriber = WhisperTranscriber(Path(tempfile.gettempdir()) / "whisper-base")
+    bench = WordStudy(model, transcriber, read_voices(model, asked.clones), asked.folder, asked)
     rows: Sequence[PartRow] = bench.times() if asked.measure == "times" else bench.faults()
     for row in rows:
         print({name: value for name, value in row.flat().items() if value is not None})

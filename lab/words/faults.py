@@ -1,4 +1,4 @@
-"""Whether the guard finds the lines in which a recogniser misses words or hears others, and no more."""
+"""Compare the lines that fault detection reports with those that a recogniser finds wrong."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from qwen3_tts_morph.morph.words.guard import WordFault
 from qwen3_tts_morph.morph.words.trace import Trace
 
 from ..benchmarks.results import PartRow
-from .record import Recorded
+from .record import TracedLine
 from .transcribed import TranscribedWord, join
 
-FEW = 2  # words: what a recogniser adds or leaves out by itself is fewer
+FEW = 2  # words: a recogniser's own errors are shorter
 
 
 @dataclass(frozen=True)
 class FaultsRow(PartRow):
-    """How many lines the guard calls wrong, by what a recogniser transcribed.
+    """How many lines are reported as wrong, by their transcripts.
 
     Args:
         lines: their part, and a name of GOOD or WRONG.
         spoken: how many there are.
-        right: of them, without any wrong word; ``alarms``: of these, called wrong.
-        broken: in which FEW or more words in a row are missing or added; ``found``: of these, called wrong.
-        other: lines with wrong words otherwise, as those that are said badly; ``other_found``: of these, called wrong.
-        faults: what the guard said, by kind.
+        right: lines without any wrong word; ``alarms``: of these, reported.
+        broken: lines with FEW or more words in a row missing or added; ``found``: of these, reported.
+        other: lines with other wrong words, such as unclear ones; ``other_found``: of these, reported.
+        skipped, repeated, invented: the reported faults, by kind.
     """
 
     lines: str
@@ -50,7 +50,7 @@ class FaultsRow(PartRow):
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedLine:
     """One line.
 
     Args:
@@ -62,14 +62,14 @@ class Judged:
     faults: tuple[WordFault, ...]
 
 
-def judge(pieces: Sequence[Recorded], words: Sequence[TranscribedWord], model: Model) -> Judged:
-    """Return what the recogniser and the product say of a line."""
+def judge(pieces: Sequence[TracedLine], words: Sequence[TranscribedWord], model: Model) -> JudgedLine:
+    """Return a line's outcome by its transcript, and the faults that the product finds."""
     faults = [fault for piece in pieces for fault in find_faults(piece, model)]
     asked = " ".join(piece.text for piece in pieces)
-    return Judged(outcome_of(asked, join(words)), tuple(faults))
+    return JudgedLine(outcome_of(asked, join(words)), tuple(faults))
 
 
-def find_faults(piece: Recorded, model: Model) -> list[WordFault]:
+def find_faults(piece: TracedLine, model: Model) -> list[WordFault]:
     """Return the fault that the product finds in a piece, or nothing."""
     fault = find_wrong_words(
         model, piece.text, Decoded(torch.from_numpy(piece.codes), piece.ended, Trace(*piece.trace))
@@ -87,7 +87,7 @@ def outcome_of(asked: str, transcript: str) -> str:
     return "broken" if longest >= FEW else "other"
 
 
-def summarise_faults(lines: Sequence[Judged]) -> dict[str, Any]:
+def summarise_faults(lines: Sequence[JudgedLine]) -> dict[str, Any]:
     """Return a row's figures from its lines."""
     judged = {name: [one for one in lines if one.outcome == name] for name in ("right", "broken", "other")}
     found = {name: sum(bool(one.faults) for one in own) for name, own in judged.items()}

@@ -1,7 +1,7 @@
-"""Lines with a known fault, and unchanged ones: how many of each the guard reports.
+"""Lines with a known fault, and unchanged ones, to count how many of each are reported.
 
-A forced fault is made of a sentence with one to three words left out, said twice or added. The changed sentence is
-spoken; then its codes run once more after the prompt of the unchanged one, whose text the guard follows.
+A forced fault is a sentence with one to three words removed, repeated or added. The changed sentence is spoken; then
+its codes run once more after the prompt of the unchanged one, with whose text they are compared.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from qwen3_tts_morph.morph.speech.pieces import build_piece
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from .lines import PARAGRAPHS, WORDS, cut, read_part, said
+from .lines import PARAGRAPHS, WORDS, cut, normalized, read_part
 from .paragraphs import paragraphs
-from .record import Asked, Head, Recorded, attend, record
+from .record import Head, PlannedLine, TracedLine, attend, record
 
 FORCED, UNCHANGED = "forced", "unchanged"
 KINDS = ("skipped", "repeated", "invented", "cut")
 COUNTS = (1, 2, 3)  # words of a fault
 PUNCTUATION = ".,?!;:"
-# Each part has voices of its own, by their place in ``read_voices``.
+# Each part has its own voices, by their index in ``read_voices``.
 VOICES = {"development": (0, 1, 6), "held_out": (2, 3, 4)}
 GROUPS = (5, 15)
 LEAST = 8  # words of a sentence that is changed
@@ -36,12 +36,12 @@ EACH, LINES = 17, 500  # faults of each kind and number of words, and unchanged 
 
 
 def change(text: str, kind: str, count: int, more: Sequence[str], rng: random.Random) -> str:
-    """Return a text with a fault of ``count`` words: never of its first word, and of its last only where it is cut.
+    """Return a text with a fault of ``count`` words: never of its first word, and of its last only if it is cut.
 
     Args:
         text: a sentence of LEAST words or more.
         kind: one of KINDS.
-        count: how many words are left out, said twice or added.
+        count: how many words are removed, repeated or added.
         more: the words of another sentence, to add from.
         rng: chooses the place.
     """
@@ -60,9 +60,9 @@ def change(text: str, kind: str, count: int, more: Sequence[str], rng: random.Ra
 
 def forced_lines(
     part: str, voices: Sequence[Voice], count: int | None = None
-) -> Iterator[tuple[str, Asked, str]]:
+) -> Iterator[tuple[str, PlannedLine, str]]:
     """Yield kind, line to speak, and the text that it should have been; ``count``: of each kind and size."""
-    texts = [said(text) for text in read_part(part)]
+    texts = [normalized(text) for text in read_part(part)]
     long = [text for text in texts if len(text.split()) >= LEAST]
     own = [voices[place] for place in VOICES[part]]
     rng = random.Random(f"{part} forced")
@@ -71,28 +71,28 @@ def forced_lines(
         text = long[turn % len(long)]
         changed = change(text, kind, words, rng.choice(long).split(), rng)
         options = GenerateOptions(seq_groups=GROUPS[number % 2])
-        yield f"{kind} {words}", Asked(changed, own[turn % len(own)], seed + turn, options), text
+        yield f"{kind} {words}", PlannedLine(changed, own[turn % len(own)], seed + turn, options), text
 
 
 def unchanged_lines(
     part: str, voices: Sequence[Voice], count: int | None = None
-) -> Iterator[tuple[str, Asked, str]]:
-    """Yield the same of lines that are spoken as they are: sentences, then pieces of paragraphs."""
+) -> Iterator[tuple[str, PlannedLine, str]]:
+    """Yield the same for unchanged lines: sentences, then pieces of paragraphs."""
     texts = read_part(part)
     pieces = [piece for text in paragraphs(texts, PARAGRAPHS, WORDS, 0) for piece in cut(text)]
     own = [voices[place] for place in VOICES[part]]
-    all_texts = [*map(said, texts), *pieces, *map(said, texts), *pieces]
+    all_texts = [*map(normalized, texts), *pieces, *map(normalized, texts), *pieces]
     for turn, text in enumerate(all_texts[: count or LINES]):
         groups = GROUPS[turn >= len(texts) + len(pieces)]
         voice = own[(turn + groups) % len(own)]
-        yield UNCHANGED, Asked(text, voice, 40000 + turn, GenerateOptions(seq_groups=groups)), text
+        yield UNCHANGED, PlannedLine(text, voice, 40000 + turn, GenerateOptions(seq_groups=groups)), text
 
 
 def spoken_lines(
-    model: Model, lines: Sequence[tuple[str, Asked, str]], head: Head, folder: Path
-) -> Iterator[tuple[str, Recorded]]:
-    """Yield each line's kind, and the line as the guard sees it."""
-    paths: dict[Asked, list[Path]] = {}
+    model: Model, lines: Sequence[tuple[str, PlannedLine, str]], head: Head, folder: Path
+) -> Iterator[tuple[str, TracedLine]]:
+    """Yield each line's kind, and its trace over the text that it should have been."""
+    paths: dict[PlannedLine, list[Path]] = {}
     for groups in GROUPS:
         own = [asked for _, asked, _ in lines if asked.options.seq_groups == groups]
         paths.update(
@@ -100,12 +100,12 @@ def spoken_lines(
         )
     for kind, asked, text in lines:
         [path] = paths[asked]
-        line = Recorded.read(path)
+        line = TracedLine.read(path)
         yield kind, line if text == asked.text else retrace(model, line, text, asked.voice, head)
 
 
 @torch.inference_mode()
-def retrace(model: Model, line: Recorded, text: str, voice: Voice, head: Head) -> Recorded:
-    """Return a spoken line as if it were that of another text."""
+def retrace(model: Model, line: TracedLine, text: str, voice: Voice, head: Head) -> TracedLine:
+    """Return a spoken line with its trace over another text."""
     prompt = build_piece(PromptBuilder(model), Line(text, voice), text)
     return replace(line, text=text, rows=attend(model, prompt, torch.from_numpy(line.codes), head))

@@ -29,8 +29,8 @@ from pack import ROOT
 
 from ..benchmarks.quality.lines import read_texts
 from .forced import VOICES
-from .lines import said
-from .record import Asked, Head, Recorded, record
+from .lines import normalized
+from .record import Head, PlannedLine, TracedLine, record
 
 TEXTS = "lab/words/letters.txt"
 TURNS, SEED, OPTIONS = 2, 60000, GenerateOptions(seq_groups=5)
@@ -57,14 +57,14 @@ def speak_examples(
 ) -> Iterator[Example]:
     """Yield examples of TEXTS in the voices of development; ``count``: of the first texts only."""
     own = [voices[place % len(voices)] for place in VOICES["development"]]
-    texts = [said(text) for text in read_texts(ROOT / TEXTS)[:count]]
+    texts = [normalized(text) for text in read_texts(ROOT / TEXTS)[:count]]
     asked = [
-        Asked(text, own[(index + turn) % len(own)], SEED + 10000 * turn + index, OPTIONS)
+        PlannedLine(text, own[(index + turn) % len(own)], SEED + 10000 * turn + index, OPTIONS)
         for turn in range(TURNS)
         for index, text in enumerate(texts)
     ]
     for [path] in record(model, [[one] for one in asked], head, folder, with_sound=False):
-        line = Recorded.read(path)
+        line = TracedLine.read(path)
         spans = model.texts.spans(line.text)
         letters, tokens = spell(line.text, spans)
         if line.ended == "eos" and len(letters):

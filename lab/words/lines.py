@@ -1,6 +1,6 @@
-"""What is spoken: everyday lines and paragraphs that no training has seen, presets and clones; and lines that go wrong.
+"""The spoken lines: everyday lines and paragraphs that are in no training data, and lines with frequent faults.
 
-``development`` is where thresholds were chosen; all figures are of ``held_out``, which no voice may be trained on.
+Thresholds were chosen on ``development``; all figures are of ``held_out``, which no voice may be trained on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pack import ROOT
 
 from ..benchmarks.quality.lines import read_texts
 from .paragraphs import paragraphs
-from .record import Asked
+from .record import PlannedLine
 
 PARTS = {"development": "lab/words/development.txt", "held_out": "lab/words/held_out.txt"}
 RECORDINGS = {
@@ -34,7 +34,7 @@ LONGEST = 99  # characters of a piece: the demo voice's limit, with room for a f
 SENTENCES, PARAGRAPHS = 100, 20
 WORDS, MORE_WORDS = (60, 80), (100, 140)  # of a paragraph; of one that is spoken in one piece
 GOOD = ("sentences", "paragraphs")
-# How lines are made to go wrong: few groups with stock heads; sampling that is cold, hot or greedy; long pieces.
+# Causes of faults: few groups with stock heads; cold, hot or greedy sampling; long pieces.
 WRONG = ("stock1", "stock2", "stock3", "cold", "hot", "greedy", "long")
 
 
@@ -58,7 +58,7 @@ def read_part(part: str) -> list[str]:
 
 def good_lines(
     part: str, name: str, groups: int, count: int | None, voices: Sequence[Voice]
-) -> list[list[Asked]]:
+) -> list[list[PlannedLine]]:
     """Return lines at the checkpoint's own settings, each as its pieces; ``name`` is one of GOOD."""
     sentences, options = read_part(part), GenerateOptions(seq_groups=groups)
     texts = sentences[:SENTENCES] if name == "sentences" else paragraphs(sentences, PARAGRAPHS, WORDS, 0)
@@ -67,27 +67,29 @@ def good_lines(
     for index, text in enumerate(texts[:count]):
         pieces = cut(text)
         voice = voices[index % len(voices)]
-        lines.append([Asked(piece, voice, seed + number + k, options) for k, piece in enumerate(pieces)])
+        lines.append(
+            [PlannedLine(piece, voice, seed + number + k, options) for k, piece in enumerate(pieces)]
+        )
         number += len(pieces)
     return lines
 
 
 def wrong_lines(
     model: Model, part: str, name: str, count: int | None, voices: Sequence[Voice]
-) -> list[list[Asked]]:
-    """Return lines that often go wrong, each as one piece; ``name`` is one of WRONG."""
+) -> list[list[PlannedLine]]:
+    """Return lines that often have faults, each as one piece; ``name`` is one of WRONG."""
     sentences = read_part(part)[SENTENCES:]
     texts = paragraphs(sentences, PARAGRAPHS // 2, MORE_WORDS, 3) if name == "long" else sentences
     options = wrong_options(name, model.sampling)
     seed = 7000 + 1000 * WRONG.index(name)
     return [
-        [Asked(said(text), voices[index % len(voices)], seed + index, options)]
+        [PlannedLine(normalized(text), voices[index % len(voices)], seed + index, options)]
         for index, text in enumerate(texts[:count])
     ]
 
 
 def wrong_options(name: str, own: Sampling) -> GenerateOptions:
-    """Return how lines of this name are spoken; ``own`` is the checkpoint's sampling."""
+    """Return the options of lines of this name; ``own`` is the checkpoint's sampling."""
     if name.startswith("stock"):
         return GenerateOptions(seq_groups=int(name[-1]), tail="stock")
     changes = {"cold": {"temperature": 0.2}, "hot": {"temperature": 1.3, "top_k": 0, "top_p": 1.0}}
@@ -97,8 +99,8 @@ def wrong_options(name: str, own: Sampling) -> GenerateOptions:
     return GenerateOptions(sampling=replace(own, **both))
 
 
-def said(text: str) -> str:
-    """Return a text as it is spoken."""
+def normalized(text: str) -> str:
+    """Return the normalized text, which ends like a sentence."""
     normalizer = Normalizer("en")
     return normalizer.close(normalizer.write_out(text).text)
 

@@ -1,7 +1,7 @@
-"""Speak lines, and keep what one attention head of the talker saw in each frame.
+"""Speak lines, and store the weights of one of the talker's attention heads in each frame.
 
-The engine speaks; then the finished sequence runs once through the talker, whose attention weights give the whole
-rows of weights. Lines are kept in a folder, one file each, and are not made again.
+The engine speaks; then the finished sequence runs once through the talker, which gives complete rows of weights. Lines
+are cached in a folder, one file each.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A line to speak in one piece: its text as it is spoken, and who speaks it how."""
+class PlannedLine:
+    """A line to speak in one piece, with its normalized text."""
 
     text: str
     voice: Voice
@@ -51,13 +51,13 @@ class Asked:
     options: GenerateOptions
 
     def key(self, model: Model, head: Head) -> str:
-        """Return the name of the file that keeps the line."""
-        said = (self.text, self.voice.name, self.voice.kind, self.seed, repr(self.options), repr(head))
-        return hashlib.sha256(repr((model.fingerprint, said)).encode()).hexdigest()[:20]
+        """Return the name of the line's file."""
+        identity = (self.text, self.voice.name, self.voice.kind, self.seed, repr(self.options), repr(head))
+        return hashlib.sha256(repr((model.fingerprint, identity)).encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class TracedLine:
     """A spoken line.
 
     Args:
@@ -65,7 +65,7 @@ class Recorded:
         voice: its name and kind.
         seq_groups: S.
         codes: int64 ``[F, 16]``.
-        rows: float32 ``[F, N]``: the head's weights on the N text tokens in each frame, within those of all positions.
+        rows: float32 ``[F, N]``, the head's weights on the N text tokens in each frame, as shares of all positions.
         waveform: float32 ``[T]``.
         ended: as ``Decoded.ended``.
     """
@@ -80,12 +80,12 @@ class Recorded:
 
     @property
     def trace(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What an engine reports of a line: token, weight and the text's total weight in each frame."""
+        """The trace that an engine reports: token, weight and the text's total weight in each frame."""
         tokens = self.rows.argmax(1)
         return tokens, self.rows[np.arange(len(tokens)), tokens], self.rows.sum(1)
 
     def write(self, path: Path) -> None:
-        """Keep the line in a file."""
+        """Write the line to a file."""
         values = {name: getattr(self, name) for name in ("text", "voice", "seq_groups", "codes", "ended")}
         unfinished = path.with_suffix(".part.npz")
         np.savez_compressed(
@@ -94,8 +94,8 @@ class Recorded:
         unfinished.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> Recorded:
-        """Return a line that ``write`` kept."""
+    def read(cls, path: Path) -> TracedLine:
+        """Read a line that ``write`` stored."""
         with np.load(path) as kept:
             rows, waveform = kept["rows"].astype(np.float32), kept["waveform"].astype(np.float32) / 32767
             named = {name: kept[name].item() for name in ("text", "voice", "seq_groups", "ended")}
@@ -107,7 +107,7 @@ def _as_int16(waveform: np.ndarray) -> np.ndarray:
 
 
 def record(
-    model: Model, lines: Sequence[Sequence[Asked]], head: Head, folder: Path, with_sound: bool = True
+    model: Model, lines: Sequence[Sequence[PlannedLine]], head: Head, folder: Path, with_sound: bool = True
 ) -> list[list[Path]]:
     """Speak the pieces that the folder lacks, and return the files of all lines; all have the same ``options``.
 
@@ -127,7 +127,9 @@ def record(
 
 
 @torch.inference_mode()
-def _record_batch(model: Model, batch: Sequence[tuple[Asked, Path]], head: Head, with_sound: bool) -> None:
+def _record_batch(
+    model: Model, batch: Sequence[tuple[PlannedLine, Path]], head: Head, with_sound: bool
+) -> None:
     builder = PromptBuilder(model)
     lines = [Line(one.text, one.voice, "auto", one.seed) for one, _ in batch]
     prompts = [build_piece(builder, line, str(line.text)) for line in lines]
@@ -142,7 +144,7 @@ def _record_batch(model: Model, batch: Sequence[tuple[Asked, Path]], head: Head,
         rows = attend(model, prompt, made.codes, head)
         waveform = decode_waveform(model, made.codes) if with_sound else np.zeros(0, np.float32)
         voice = voice_name(one.voice)
-        Recorded(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(
+        TracedLine(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(
             path
         )
 

@@ -1,4 +1,4 @@
-"""How far words' times by the alignment head are from those that a recogniser heard."""
+"""Compare word times by the alignment head with a recogniser's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.words.path import token_path
 from qwen3_tts_morph.morph.words.timing import PiecePath, WordTime, line_words
 
 from ..benchmarks.results import PartRow
-from .record import Recorded
+from .record import TracedLine
 from .transcribed import TranscribedWord, plain
 
 NEAR_S = 0.2
@@ -26,7 +26,7 @@ class TimesRow(PartRow):
     Args:
         lines: SENTENCES or PARAGRAPHS.
         voices: "presets", "clones" or "icl clones".
-        spoken: how many lines, ``compared``: those in which all words were heard and no others.
+        spoken: how many lines, ``compared``: those whose transcript equals the text.
         words: of these; the first word of a line is left out, as the recogniser lets it begin with the sound.
         lead_ms: the median of transcribed minus reported starts.
         median_ms, p95_ms, worst_ms: of the distance, without correcting the median.
@@ -69,7 +69,7 @@ class Errors:
     without_time: int
 
 
-def line_times(pieces: Sequence[Recorded], tokenizer: Any) -> tuple[WordTime, ...]:
+def line_times(pieces: Sequence[TracedLine], tokenizer: Any) -> tuple[WordTime, ...]:
     """Return the words of a line as the product finds them; its pieces follow one another."""
     paths, seconds = [], 0.0
     for piece in pieces:
@@ -83,11 +83,11 @@ def line_times(pieces: Sequence[Recorded], tokenizer: Any) -> tuple[WordTime, ..
 
 
 def time_errors(
-    pieces: Sequence[Recorded], transcribed: Sequence[TranscribedWord], tokenizer: Any
+    pieces: Sequence[TracedLine], transcribed: Sequence[TranscribedWord], tokenizer: Any
 ) -> Errors | None:
-    """Return how far a line's words are from those that were heard.
+    """Return how far a line's words are from the transcribed ones.
 
-    None if the recogniser did not hear all words, or heard others.
+    None if the recogniser transcribed other words.
     """
     words = line_times(pieces, tokenizer)
     if [plain(word.text) for word in words] != [plain(word.word) for word in transcribed]:

@@ -33,7 +33,7 @@ class WordRecogniser(Protocol):
         """Return the words of a waveform, float32 ``[T]``."""
 
 
-class Ear:
+class WhisperTranscriber:
     """whisper-base on the CPU in int8, with the times of words."""
 
     def __init__(self, folder: Path, threads: int = 1):
@@ -62,12 +62,12 @@ class Ear:
 
 
 def transcribe_line(
-    ear: WordRecogniser, paths: Sequence[Path], pieces: Sequence[np.ndarray], sample_rate: int
+    transcriber: WordRecogniser, paths: Sequence[Path], pieces: Sequence[np.ndarray], sample_rate: int
 ) -> list[TranscribedWord]:
     """Return the words of a line, its pieces one after another; they are cached beside the first piece's file."""
     kept = paths[0].with_suffix(".json" if len(paths) == 1 else ".joined.json")
     if not kept.is_file():
-        words = [asdict(word) for word in ear.transcribe(np.concatenate(pieces), sample_rate)]
+        words = [asdict(word) for word in transcriber.transcribe(np.concatenate(pieces), sample_rate)]
         kept.write_text(json.dumps(words), encoding="utf-8")
     return [TranscribedWord(**word) for word in json.loads(kept.read_text(encoding="utf-8"))]
 

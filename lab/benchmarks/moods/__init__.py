@@ -1,1 +1,1 @@
-"""What a shift does to a voice: pitch, level, rate, who is heard, and wrong words."""
+"""Measure what a shift changes in a voice: pitch, level, rate, speaker similarity and wrong words."""

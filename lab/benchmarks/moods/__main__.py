@@ -6,10 +6,10 @@
     python -m lab.benchmarks.moods FOLDER --of anna.wav --checkpoint CHECKPOINT
 
 The folder has one per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
-Every voice speaks the same lines with the same seeds at each strength, and at strength 0, which the others are compared
-with. ``--ends`` compares the two ends with each other instead, each a voice of its own: what the embeddings carry at
-all. Words are judged by whisper-base, speakers by Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all
-voices). With ``--keep`` they go to ``lab/benchmarks/results/moods.json``.
+Every voice speaks the same lines with the same seeds at each strength, and at strength 0 for comparison. ``--ends``
+compares the two ends with each other instead, each as a voice: the most that the embeddings carry. Words are judged by
+whisper-base, speakers by Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). With ``--keep``
+they go to ``lab/benchmarks/results/moods.json``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judges:
-    """What hears."""
+    """The recogniser and the speaker encoder."""
 
     recogniser: Recogniser
     encoder: SpeakerEncoder
@@ -304,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for one in measured:
         print(describe(one), flush=True)
         rows.append({**one, **asdict(Origin.of(asked.commit))})
-        if asked.keep:  # after each row: they take long
+        if asked.keep:  # after each row, as rows take long
             document = {"machine": machine_name(model.device), "versions": installed_versions(), "rows": rows}
             add_rows(document, path)
 

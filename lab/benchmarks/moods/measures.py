@@ -17,7 +17,7 @@ BLOCK_S = 0.05
 
 @dataclass(frozen=True)
 class Sound:
-    """What is measured of one recording.
+    """The measurements of one recording.
 
     Args:
         pitch: the median of its voiced frames, in semitones above 1 Hz.
@@ -33,7 +33,7 @@ class Sound:
 
 
 def measure(waveform: np.ndarray, rate: int) -> Sound:
-    """Return what is measured of a recording, float ``[T]``; ValueError if nothing in it is voiced."""
+    """Measure a recording, float ``[T]``; raise ValueError if nothing in it is voiced."""
     wave = (
         waveform if rate == SAMPLE_RATE else librosa.resample(waveform, orig_sr=rate, target_sr=SAMPLE_RATE)
     )

@@ -1,4 +1,4 @@
-"""The pitch of a voice, by the autocorrelation of what is below 1 kHz."""
+"""The pitch of a voice, by autocorrelation below 1 kHz."""
 
 from __future__ import annotations
 

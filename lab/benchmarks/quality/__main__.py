@@ -1,4 +1,4 @@
-"""What each SEQ_GROUPS does to a voice, for any checkpoint.
+"""Measure the quality of a checkpoint's speech at each SEQ_GROUPS.
 
     python -m lab.benchmarks.quality --checkpoint FOLDER --out runs/mine
     python -m lab.benchmarks.quality --checkpoint FOLDER --out runs/mine --voices recordings --lines sentences.txt \\
@@ -35,7 +35,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from ..results import FOLDER, machine_name
 from .conditions import CONTROLS, EXACT, STRATEGIES, Condition, select
 from .figures import read_rows
-from .folder import REFERENCES, About, RunFolder, hash_weights, write_wav
+from .folder import REFERENCES, RunFolder, RunInfo, hash_weights, write_wav
 from .judging import clips_of, judge_all, make_judges
 from .lines import OWN_LINES, Cast, Task, assign_voices, cast_own, cast_recordings, read_texts
 from .report import write_report
@@ -101,7 +101,7 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
         raise ValueError(f"the steps {', '.join(sorted(NEED_MODEL))} need --checkpoint")
     model = load_model(options.checkpoint, LoadOptions(options.precision), options.device)
     cast, tasks = choose_lines(model, options)
-    about = About(
+    about = RunInfo(
         checkpoint=options.name or model.name,
         weights=hash_weights(options.checkpoint),
         model=model.summary(),

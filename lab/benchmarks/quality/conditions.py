@@ -1,4 +1,4 @@
-"""What the lab compares: the ways to decode, each at some SEQ_GROUPS, and controls that are known to be worse."""
+"""The compared conditions: ways to decode, each at some SEQ_GROUPS, and controls that are known to be worse."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Strategy:
     spoil: Callable[[torch.Tensor, int, int], torch.Tensor] | None = None
 
     def options(self, model: Model, seq_groups: int, sampling: Sampling, batch: int) -> GenerateOptions:
-        """Return the options of the product that decode so.
+        """Return the product's options for this strategy.
 
         Raises:
             ValueError: the checkpoint has no trained tail for this SEQ_GROUPS.
@@ -66,11 +66,9 @@ STRATEGIES = {
     one.name: one
     for one in (
         Strategy(
-            "crossbar", "SEQ_GROUPS groups one after another, the rest by one product with the stock heads"
+            "crossbar", "SEQ_GROUPS groups one after another, the rest by one GEMM with the stock heads"
         ),
-        Strategy(
-            "trained", "the same with the checkpoint's trained tail in the place of the stock heads", "auto"
-        ),
+        Strategy("trained", "the same with the checkpoint's trained tail instead of the stock heads", "auto"),
         Strategy(
             "tail-zeroed",
             "control: the exact line with the last ten groups set to code 0 before the codec",

@@ -1,4 +1,4 @@
-"""From judgements to figures with intervals, paired differences from exact, and each metric's statistical power."""
+"""Compute figures with intervals, paired differences from exact, and each metric's statistical power."""
 
 from __future__ import annotations
 

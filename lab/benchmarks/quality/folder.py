@@ -1,4 +1,4 @@
-"""A run's folder. Every result is a separate small file, so an interrupted run can resume.
+"""The folder of a run. Every result is a separate small file, so an interrupted run can resume.
 
     run.json                       the checkpoint, the lines, the voices, the settings
     references/VOICE/0.wav         recordings the judges compare a voice with
@@ -27,7 +27,7 @@ CODES, WAVS, JUDGED, REFERENCES = "codes", "wavs", "judged", "references"
 
 
 @dataclass(frozen=True)
-class About:
+class RunInfo:
     """Identity of a run, shared by all its conditions. ``checkpoint`` is a name, ``weights`` a hash of its files, which
     say how its lines end too; ``machine`` is where the run began.
     """
@@ -61,7 +61,7 @@ class RunFolder:
         """Return the lines that have no such file."""
         return [line for line in range(lines) if not self.path(kind, condition, line, suffix).is_file()]
 
-    def start(self, about: About) -> None:
+    def start(self, about: RunInfo) -> None:
         """Start a run, or resume it.
 
         Raises:
@@ -74,15 +74,15 @@ class RunFolder:
                 return
         write_json(self.root / "run.json", asdict(about))
 
-    def about(self) -> About:
+    def about(self) -> RunInfo:
         """Return this folder's run; raises ValueError if there is none."""
         kept = read_json(self.root / "run.json")
         if kept is None:
             raise ValueError(f"{self.root} contains no run: pass --checkpoint to start one")
-        return About(**{**kept, "tasks": tuple(Task(**task) for task in kept["tasks"])})
+        return RunInfo(**{**kept, "tasks": tuple(Task(**task) for task in kept["tasks"])})
 
 
-def _check_same(old: dict[str, Any], about: About, root: Path) -> None:
+def _check_same(old: dict[str, Any], about: RunInfo, root: Path) -> None:
     new = json.loads(json.dumps(asdict(about)))
     both = min(len(old["tasks"]), len(new["tasks"]))
     for name in ("weights", "sampling", "language", "voices"):

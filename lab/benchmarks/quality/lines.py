@@ -1,4 +1,4 @@
-"""What is spoken and in which voice: texts, voices, and the recordings that the judges compare a voice with."""
+"""The texts and voices of a study, and the recordings that the judges compare a voice with."""
 
 from __future__ import annotations
 

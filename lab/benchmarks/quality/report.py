@@ -16,7 +16,7 @@ from ...judges.stats import Figure
 from ..results import installed_versions
 from .conditions import CONTROLS
 from .figures import METRICS, Metric, Row, find_power
-from .folder import WAVS, About, RunFolder, write_json
+from .folder import WAVS, RunFolder, RunInfo, write_json
 
 PLAYED_LINES = 3
 STYLE = (
@@ -105,7 +105,7 @@ def _bar(metric: Metric) -> str:
     return f"{metric.title.removesuffix(' %')} {(metric.bar or 0) * metric.scale:g}{unit}"
 
 
-def blocks(about: About, rows: Sequence[Row]) -> list[str | Table]:
+def blocks(about: RunInfo, rows: Sequence[Row]) -> list[str | Table]:
     """Return the report's sections in order: headings (with #), paragraphs and tables."""
     bars = ", ".join(_bar(metric) for metric in METRICS if metric.bar is not None)
     explained = [f"- {row.condition.strategy.name}: {row.condition.strategy.about}." for row in rows]
@@ -170,7 +170,7 @@ def _row(tag: str, cells: Sequence[str]) -> str:
     return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
-def players(folder: RunFolder, about: About, rows: Sequence[Row]) -> str:
+def players(folder: RunFolder, about: RunInfo, rows: Sequence[Row]) -> str:
     """Return players for the first lines in every condition (FLAC, lossless)."""
     import soundfile
 
@@ -191,7 +191,7 @@ def players(folder: RunFolder, about: About, rows: Sequence[Row]) -> str:
     return "".join(shown)
 
 
-def to_json(about: About, rows: Sequence[Row]) -> dict[str, Any]:
+def to_json(about: RunInfo, rows: Sequence[Row]) -> dict[str, Any]:
     """Return the rows as JSON: each figure as [value, low, high], or null."""
     return {
         "checkpoint": about.checkpoint,
@@ -222,7 +222,7 @@ def triple(figure: Figure | None) -> list[float] | None:
     return None if figure is None else [round(one, 5) for one in (figure.value, figure.low, figure.high)]
 
 
-def write_report(folder: RunFolder, about: About, rows: Sequence[Row]) -> tuple[str, Path]:
+def write_report(folder: RunFolder, about: RunInfo, rows: Sequence[Row]) -> tuple[str, Path]:
     """Write quality.md, quality.html and the rows into the folder; return the markdown and the path of the rows."""
     parts = blocks(about, rows)
     markdown, path = to_markdown(parts), folder.root / f"quality_{about.checkpoint}.json"

@@ -1,4 +1,4 @@
-"""Speak every line in every condition: codes first, then sound. Existing files are not made again."""
+"""Speak every line in every condition: codes first, then sound. Existing files are kept."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Speaker:
         return self.synthesizer.model
 
     def request(self, line: int) -> LineRequest:
-        """Return a line as the engines take it, with the product's guard."""
+        """Return a line's request, with the product's stop criteria."""
         prompt = self.prompts[line]
         guard = guard_line(prompt, GenerateOptions(), self.model.sampling)
         return LineRequest(prompt, guard, self.tasks[line].seed)

@@ -13,7 +13,7 @@ from lab.adapters.judge import (
     OWN,
     RESULTS,
     JudgedRecording,
-    Judges,
+    VoiceJudges,
     describe,
     describe_training,
     figures_of,
@@ -39,7 +39,7 @@ class Knows:
 def judge_line(path: Path, others: dict[str, np.ndarray]) -> JudgedRecording:
     loud, quiet, judge = np.array([1.0, 0.0]), np.array([0.0, 1.0]), Knows()
     recordings = {"a": quiet, "b": loud}  # the line's own recording does not count
-    return Judges(judge, judge, recordings, others).judge_line(path, "one two three four")  # type: ignore[arg-type]
+    return VoiceJudges(judge, judge, recordings, others).judge_line(path, "one two three four")  # type: ignore[arg-type]
 
 
 def test_a_line_is_compared_with_the_other_recordings(tmp_path: Path) -> None:
@@ -47,9 +47,9 @@ def test_a_line_is_compared_with_the_other_recordings(tmp_path: Path) -> None:
     soundfile.write(
         tmp_path / "a.wav", 0.4 * sum(np.sin(240 * k * np.pi * time) / k for k in (1, 2, 3)), RATE
     )
-    heard = judge_line(tmp_path / "a.wav", {"other": np.array([0.0, 1.0])})
-    assert (heard.similarity, heard.identified, heard.word_errors, heard.words) == (1.0, True, 1, 4)
-    assert heard.pitch_hz == pytest.approx(120, rel=0.02)
+    scores = judge_line(tmp_path / "a.wav", {"other": np.array([0.0, 1.0])})
+    assert (scores.similarity, scores.identified, scores.word_errors, scores.words) == (1.0, True, 1, 4)
+    assert scores.pitch_hz == pytest.approx(120, rel=0.02)
     assert judge_line(tmp_path / "a.wav", {}).identified is None
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lab.benchmarks import batches, codec, frames, prefill
-from lab.benchmarks.common import Measured, decode_fixed, load_muted, parser
+from lab.benchmarks.common import NamedEngine, decode_fixed, load_muted, parser
 from lab.benchmarks.frames import fit_line
 from lab.benchmarks.results import Row, markdown
 
@@ -110,10 +110,10 @@ def test_codec_compares_its_variants_with_upstream(tmp_path: Path, monkeypatch) 
 
 def test_a_line_that_ends_early_is_no_measurement() -> None:
     model = load_muted(parser("x", 1, 1).parse_args(["--shape", "tiny", "--device", "cpu"]))
-    fifth = decode_fixed(Measured("graph"), model, [9], 1)[0].codes[4, 0]
+    fifth = decode_fixed(NamedEngine("graph"), model, [9], 1)[0].codes[4, 0]
     model.config.talker_config.codec_eos_token_id = int(fifth)
     with pytest.raises(RuntimeError, match="frames were requested"):
-        decode_fixed(Measured("graph"), model, [9], 1)
+        decode_fixed(NamedEngine("graph"), model, [9], 1)
 
 
 def test_the_table_shows_details_and_how_much_faster_a_row_is() -> None:

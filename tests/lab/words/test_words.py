@@ -15,10 +15,10 @@ from qwen3_tts_morph.morph.words.letters import LETTERS
 from qwen3_tts_morph.morph.words.trace import Trace
 
 from lab.random_checkpoint import write_checkpoint
-from lab.words.__main__ import Bench, parse
+from lab.words.__main__ import WordStudy, parse
 from lab.words.letters import Example, fit, speak_examples, write_table
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
-from lab.words.record import Asked, Head, Recorded, record
+from lab.words.record import Head, PlannedLine, TracedLine, record
 from lab.words.times import Errors, summarise_times, time_errors
 from lab.words.transcribed import TranscribedWord
 
@@ -44,8 +44,8 @@ def voices(model: Model) -> dict[str, Voice]:
     }
 
 
-class Ear:
-    """Hears the words of what ``said`` gives it, a tenth of a second each."""
+class WhisperTranscriber:
+    """Transcribes the words of what ``said`` gives it, a tenth of a second each."""
 
     def __init__(self, *lines: str):
         self.lines, self.heard = list(lines), 0
@@ -56,15 +56,15 @@ class Ear:
         return [TranscribedWord(word, index / 10, (index + 1) / 10) for index, word in enumerate(words)]
 
 
-def ask(voice: Voice, text: str = "Not a single minute, she said.") -> Asked:
-    return Asked(text, voice, 3, GenerateOptions(seq_groups=1))
+def ask(voice: Voice, text: str = "Not a single minute, she said.") -> PlannedLine:
+    return PlannedLine(text, voice, 3, GenerateOptions(seq_groups=1))
 
 
-def spoken(tokens: list[int], text: str = "One two.", count: int = 3) -> Recorded:
+def spoken(tokens: list[int], text: str = "One two.", count: int = 3) -> TracedLine:
     rows = np.full((len(tokens), count), 0.01, dtype=np.float32)
     rows[np.arange(len(tokens)), tokens] = 0.9
     codes = np.zeros((len(tokens), 16), dtype=np.int64)
-    return Recorded(text, "preset a", 15, codes, rows, np.ones(len(tokens) * 1920, dtype=np.float32), "eos")
+    return TracedLine(text, "preset a", 15, codes, rows, np.ones(len(tokens) * 1920, dtype=np.float32), "eos")
 
 
 class Words:
@@ -78,7 +78,7 @@ class Words:
 
 def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, tmp_path) -> None:
     [[path]] = record(model, [[ask(voices["x_vector"])]], HEAD, tmp_path)
-    first = Recorded.read(path)
+    first = TracedLine.read(path)
     made = path.stat().st_mtime_ns
     assert record(model, [[ask(voices["x_vector"])]], HEAD, tmp_path) == [[path]]
     assert path.stat().st_mtime_ns == made
@@ -90,11 +90,13 @@ def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, t
 
 def test_times_are_compared_where_all_words_were_heard() -> None:
     line = spoken([0, 0, 0, 1, 1, 2])
-    errors = time_errors([line, line], Ear("one two one two").transcribe(line.waveform, RATE), Words())
+    errors = time_errors(
+        [line, line], WhisperTranscriber("one two one two").transcribe(line.waveform, RATE), Words()
+    )
     assert errors is not None and errors.without_time == 0
     assert np.allclose(errors.starts, [0.1 - 0.24, 0.2 - 0.48, 0.3 - 0.72])
     assert np.allclose(errors.ends, [0.2 - 0.4, 0.4 - 0.88])
-    assert time_errors([line], Ear("one too").transcribe(line.waveform, RATE), Words()) is None
+    assert time_errors([line], WhisperTranscriber("one too").transcribe(line.waveform, RATE), Words()) is None
     figures = summarise_times([Errors(np.array([0.1, -0.3, 0.1]), np.array([0.05]), 1), None])
     assert (figures["spoken"], figures["compared"], figures["words"], figures["without_time"]) == (2, 1, 3, 1)
     assert (figures["lead_ms"], figures["median_ms"], figures["near_percent"]) == (100, 100, 66.67)
@@ -118,8 +120,8 @@ def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> No
         ["guard", str(tmp_path), "--lines", "sentences", "stock1", "--count", "1", "--seq-groups", "1"]
     )
     sentence = good_lines("held_out", "sentences", 1, 1, [voices["x_vector"]])[0][0].text
-    ear = Ear(sentence, sentence)
-    bench = Bench(model, ear, [voices["x_vector"]], tmp_path, asked)
+    transcriber = WhisperTranscriber(sentence, sentence)
+    bench = WordStudy(model, transcriber, [voices["x_vector"]], tmp_path, asked)
     rows = [row.flat() for row in bench.faults()]
     assert [row["lines"] for row in rows] == [
         "held_out sentences", "held_out stock1",

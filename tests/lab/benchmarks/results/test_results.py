@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lab.benchmarks import common
-from lab.benchmarks.common import Setting, make_row
+from lab.benchmarks.common import RowSetting, make_row
 from lab.benchmarks.results import FOLDER, Row, save_rows
 from pack import ROOT
 
@@ -29,7 +29,7 @@ def stored(folder: Path, rows: list[Row], commit: str) -> list[dict[str, Any]]:
 def test_a_figure_is_what_the_time_and_the_frames_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "precision_of", lambda _: "float32")
     made = make_row(
-        Setting("line", "graph", 5, 4), argparse.Namespace(shape="tiny"), None, 500.0, [10, 15] * 2
+        RowSetting("line", "graph", 5, 4), argparse.Namespace(shape="tiny"), None, 500.0, [10, 15] * 2
     )
     assert (made.ms_per_frame, made.audio_seconds_per_second, made.rtf) == (40.0, 8.0, 0.125)
 
