@@ -1,6 +1,6 @@
-"""Make a virtual environment and install into it: for ``speak.py``, and for the tests.
+"""Create a virtual environment and install into it, for ``speak.py`` and the tests.
 
-For ComfyUI ``requirements.txt`` is all: if ComfyUI-Manager or a script runs this file, nothing is left to do.
+ComfyUI needs only ``requirements.txt``: if ComfyUI-Manager runs this file, it does nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def environment_python(path: Path) -> Path:
 
 
 def create_environment(path: Path) -> Path:
-    """Create a virtual environment, unless there is one with pip; return the path of its Python."""
+    """Create a virtual environment unless one with pip exists; return the path of its Python."""
     python = environment_python(path)
     # Not "pip --version": that takes half a second, and speak.py asks before every command.
     if (

@@ -1,7 +1,6 @@
 """Load this folder as the package ``qwen3_tts_morph``, by path, as ComfyUI loads a custom node.
 
-For programs outside ComfyUI. The folder may have any name, also one with a hyphen, so a plain ``import`` would not
-work.
+For programs outside ComfyUI: the folder may have a name with a hyphen, which ``import`` cannot load.
 """
 
 from __future__ import annotations

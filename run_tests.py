@@ -3,7 +3,7 @@
     python run_tests.py                      # the default run: what CI runs
     python run_tests.py --all                # also the cases marked slow, and coverage
     python run_tests.py --gpu                # the cases that need a GPU, in this Python; creates no environment
-    python run_tests.py --newest             # transformers 5 and ComfyUI with the newest of all packages, made again
+    python run_tests.py --newest             # transformers 5 and ComfyUI with the newest of all packages, created anew
     python run_tests.py --plain              # units, with this Python (3.10 too, any system) and the newest packages
     python run_tests.py --only unit          # lint, unit, tf5 or comfy; may be repeated
     python run_tests.py -- -k sampling -x    # everything after -- goes to pytest

@@ -1,4 +1,4 @@
-"""Which packages pip installs: this folder is the package ``qwen3_tts_morph``, as ComfyUI loads it by path."""
+"""Install this folder as the package ``qwen3_tts_morph``, the name under which ``pack.py`` loads it."""
 
 from setuptools import find_packages, setup
 

@@ -4,12 +4,12 @@
     python speak.py clone recording.wav --name Anna
     python speak.py --help
 
-Needs Python 3.10 or later and nothing else: the first run makes an environment in ``.envs/speak`` and installs
+Needs only Python 3.10 or later: the first run creates an environment in ``.envs/speak`` and installs
 torch and this pack's requirements into it. Without ``--checkpoint`` the demo voice in the pack speaks:
 small, English only. It has four speakers (``--speaker michael``), and clones (``--reference recording.wav``).
 
-The commands are those of ``serve/cli.py``; a first word that is none of them is a text to speak. The path of the file
-goes to stdout and everything else to stderr. The exit code is 0, 1 where the environment cannot be made, 2 for bad
+The commands are those of ``serve/cli.py``; any other first word is a text to speak. The path of the file
+goes to stdout and everything else to stderr. The exit code is 0, 1 if the environment cannot be created, 2 for bad
 input, and 130 when interrupted.
 """
 
@@ -54,7 +54,7 @@ def run_in_environment(words: Sequence[str]) -> int:
 
 
 def wait(command: Sequence[str]) -> int:
-    """Run a command to its end, however often it is interrupted: it gets the interrupt too, and decides."""
+    """Wait for a command however often it is interrupted: it gets the interrupts too, and decides."""
     with subprocess.Popen(command) as process:
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # as a service is stopped
         try:
@@ -107,7 +107,7 @@ def add_server(python: Path) -> None:
 
 
 def wanted() -> str:
-    """Return what the environment has when it is ready: a new version of the pack may need more."""
+    """Return the requirements of a ready environment: a new version of the pack may need more."""
     return "\n".join([TORCH, (ROOT / "requirements.txt").read_text(encoding="utf-8")])
 
 

@@ -1,4 +1,4 @@
-"""Choose the engine and run it: by the user's choice, the machine and the checkpoint."""
+"""Choose the eager or graph engine by setting, machine and checkpoint, and run it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,22 +33,22 @@ class Choice:
     """The engine of one rendering, and why."""
 
     engine: str  # "eager" or "graph"
-    batch_codec: bool  # whether waveforms of many lines are made in one row of frames, not line by line
+    batch_codec: bool  # decode the waveforms of many lines together, not line by line
     why: str
 
 
 class Engine:
-    """Decodes lines to codes and codes to waveforms, with caches and graphs of one model between calls.
+    """One model's decoding of lines to codes and of codes to waveforms; keeps caches and graphs between calls.
 
-    It keeps views of the model's weights: call ``free`` before the model leaves its device. Thread-safe: one decoding
-    at a time. ``choice`` (``options.ENGINES``) "auto" is the graph engine on CUDA and for small models on a CPU,
+    It keeps views of the model's weights: call ``free`` before the model leaves its device. Thread-safe: calls run one
+    after another. ``choice`` (``options.ENGINES``) "auto" is the graph engine on CUDA and for small models on a CPU,
     where its fewer operations are faster too, else the eager one; "graph" runs anywhere, without CUDA op by op.
     ``kernels`` allows Triton kernels.
     """
 
     def __init__(self, choice: str = "auto", kernels: bool = True):
         self.choice = settings_of(LoadOptions)["engine"].check(choice)
-        # Shared by frames and samples of streamed lines: these alternate, and go before offline lines.
+        # Frames and streamed samples share a stream, since they alternate, and have priority over offline lines.
         self._captures = captures = CaptureStream(urgent=True)
         self._graphs = DecoderPool(kernels, captures)
         self._rows_captures = CaptureStream(warm_ups=captures.warm_ups)
@@ -57,7 +57,7 @@ class Engine:
         self._prompts = SharedParts(KEPT_PARTS)
         self._use = Exclusive("the engine")
         self.threads = ThreadPool("speech batch")
-        # One thread for the figures of all lines: they take the GIL from the batch thread.
+        # One thread normalizes the texts of all lines: more would take the GIL from the batch thread.
         self.texts = ThreadPoolExecutor(1, "speech text")
 
     def exclusive(self) -> Exclusive:
@@ -75,7 +75,7 @@ class Engine:
     def choose(self, model: Model) -> Choice:
         """Choose the engine of a rendering, once for codes, waveforms and report."""
         engine, why = self._pick(model)
-        # Where "auto" takes the graph engine on a CPU, line by line is faster.
+        # On a CPU, decoding line by line is faster.
         together = engine == "graph" and (model.device.type == "cuda" or self.choice == "graph")
         return Choice(engine, together, why)
 
@@ -89,7 +89,7 @@ class Engine:
         return "eager", "no CUDA"
 
     def fallbacks(self, model: Model, choice: Choice) -> list[Fallback]:
-        """Return every part that runs slower than it could, in the order of reports."""
+        """Return the parts that run slower than they could, in the order of reports."""
         if choice.engine == "eager":
             return []
         on_cuda = model.device.type == "cuda"
@@ -112,7 +112,7 @@ class Engine:
         return f"engine: graph ({'; '.join([choice.why, *fast, *(one.describe() for one in fallbacks)])})"
 
     def prompt_builder(self, model: Model) -> PromptBuilder:
-        """Return a prompt builder whose shared parts are kept until ``free``. Hold ``exclusive`` while you use it."""
+        """Return a prompt builder whose shared parts are cached until ``free``. Hold ``exclusive`` while you use it."""
         with self.exclusive():
             return PromptBuilder(model, self._prompts)
 
@@ -124,7 +124,7 @@ class Engine:
         on_frame: Callable[[int], None] | None = None,
         choice: Choice | None = None,
     ) -> list[Decoded]:
-        """Decode given lines to their ends, ``options.batch_size`` concurrently, in the order given.
+        """Decode lines to their ends, ``options.batch_size`` concurrently; return them in the order given.
 
         With ``AUTO_ROWS`` all lines are decoded together. A line's seed determines its random stream; the engines'
         generators differ, so the same seed gives other codes on the other one. ``on_frame`` gets the number of lines
@@ -161,7 +161,7 @@ class Engine:
     ) -> InFlight:
         """Decode lines' codes ``[T, 16]``, T >= 0, to waveforms, float32 ``[T * 1920]``, at 24 kHz, within -1..1.
 
-        The batch codec goes on when this returns: hold ``exclusive`` while you use the result. ``references`` are ICL
+        The batch codec continues when this returns: hold ``exclusive`` while you use the result. ``references`` are ICL
         voices' codes ``[R, 16]`` or None. ``on_chunk`` is called before each step of at most a few hundred frames; its
         errors pass through. Raise ValueError for samples that are not finite.
         """
@@ -196,12 +196,12 @@ class Engine:
                 batch.prepare()
 
     def prepare_next(self) -> bool:
-        """Do the next first call or capture that is planned, while no line has a row; return whether there was one."""
+        """Run the next planned warm-up, while no line has a row; return whether there was one."""
         with self.exclusive(), torch.inference_mode():
             return self.warm_ups.prepare_next()
 
     def free(self) -> None:
-        """Release caches and graphs; the next decoding creates them again. Waits for a decoding in another thread."""
+        """Release caches and graphs, after a decoding in another thread; the next decoding creates them again."""
         with self.exclusive():
             self._graphs.free()
             self._free_codec()

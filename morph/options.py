@@ -1,4 +1,4 @@
-"""The table of settings (``setting.py``): options of the engine, frozen, and validated on construction."""
+"""The settings of the engine, as frozen dataclasses that are validated on construction."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ SEED = Setting(
     public="seed",
 )
 
-# Settings that were removed, and the value that asked for something.
+# Removed settings, and the value that had an effect.
 REMOVED = {"decoding": "lossless", "continuity": True}
 
 
 def removed_in(given: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names of removed settings that ask for something."""
+    """Return the names of removed settings whose old value has an effect."""
     return tuple(name for name, value in REMOVED.items() if given.get(name) == value)
 
 
@@ -118,7 +118,7 @@ class Sampling(Checked):
     """Sampling of the talker (group 0) and of the code predictor ("sub-talker", groups 1-15).
 
     ``max_seconds`` caps each line's speech, all pieces together without the pauses in its text; None leaves it to the
-    guard and to ``max_new_tokens``, which caps each piece.
+    stop criteria and to ``max_new_tokens``, which caps each piece.
     """
 
     talker: TokenSampling = TokenSampling()
@@ -179,16 +179,16 @@ class Sampling(Checked):
 
 @dataclass(frozen=True)
 class GenerateOptions(Checked):
-    """How lines are turned into speech.
+    """The options of a rendering.
 
     Args:
         split_chars: a longer text is split at sentence ends, into pieces of at most ``TextProfile.longest_piece`` too.
-        retries: of a piece that went wrong (silent, ended too early, ran on, looped, began with words of its
-            reference; ``wrong_words``), each with the next seed.
-        normalize: "auto" writes out figures and capitals as words for checkpoints that cannot read them.
-        wrong_words: "retry": the piece counts as one that went wrong. "end": so too, and it ends at once, also in a
-            stream. Checkpoints without an alignment head refuse all but "ignore" (docs/words.md).
-        trim_ends: cut silence but 40 ms (``postprocess/ends.py``). Pauses stay.
+        retries: of a failed piece (silent, ended too early, ran on, looped, began with words of its reference;
+            ``wrong_words``), each with the next seed.
+        normalize: "auto" writes figures and capitals as words for checkpoints that cannot read them.
+        wrong_words: "retry" counts the piece as failed; "end" also ends it immediately, even in a stream. Checkpoints
+            without an alignment head refuse all but "ignore" (docs/words.md).
+        trim_ends: trim silence to 40 ms (``postprocess/ends.py``). Pauses stay.
     """
 
     seq_groups: int = setting(
@@ -260,11 +260,10 @@ class GenerateOptions(Checked):
 
 @dataclass(frozen=True)
 class FitLimits(Checked):
-    """How far speech is fitted to its caption.
+    """The limits of fitting speech to its caption.
 
-    A speed that the text itself asks for (``[speed 1.1]``) is the speed that the fit begins with. ``max_speed`` keeps
-    the pitch; 1 leaves the speed alone. With ``speak_over`` a caption starts at its time although the one before is
-    too long and still heard.
+    A speed in the text (``[speed 1.1]``) is where the fit starts. ``max_speed`` keeps the pitch; 1 never changes the
+    speed. With ``speak_over`` a caption starts at its time although the one before it is still playing.
     """
 
     max_speed: float = setting(
@@ -289,7 +288,7 @@ class FitLimits(Checked):
 
 @dataclass(frozen=True)
 class LoadOptions(Checked):
-    """How a checkpoint is loaded.
+    """The options of loading a checkpoint.
 
     ``precision`` is the dtype of the computation. ``weights`` "int8" stores most of them in half of bf16's bytes, as an
     approximation (see ``int8.py``). ``attention`` is the eager engine's.

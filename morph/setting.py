@@ -1,4 +1,4 @@
-"""A setting, declared once: a field of a frozen dataclass with its limits, its default and its help.
+"""Declare a setting once: a field of a frozen dataclass with its limits, its default and its help.
 
     class TokenSampling(Checked):
         top_k: int = setting(50, "draw from this many of the likeliest codes; 0 is off", 0)
@@ -6,8 +6,8 @@
     for one in settings_of(TokenSampling).values():
         one.name, one.kind, one.default, one.low, one.high, one.choices, one.help
 
-Widgets, command-line options, the fields of requests, what remote servers are sent and the keys of cached lines are
-made from ``options.py``, the table. Imports nothing: the parser of the command line reads it.
+Widgets, command-line options, request fields, requests to remote servers and keys of cached lines derive from the
+settings in ``options.py``. Imports nothing heavy: the command line's parser reads it.
 """
 
 import sys
@@ -58,7 +58,7 @@ class Setting:
         return f"a whole number{span}" + ("" if self.off is None else f", or {self.off}")
 
     def fits(self, value: object) -> bool:
-        """Return whether the setting can have a value of Python's own types."""
+        """Return whether a value, of Python's own types, is valid."""
         if self.choices:
             return isinstance(value, str) and value in self.choices
         if self.kind is bool or value is None:
@@ -70,7 +70,7 @@ class Setting:
         )
 
     def check(self, value: Any) -> Any:
-        """Return a possible value, numpy's scalars as Python's; ValueError for another."""
+        """Return a valid value, numpy's scalars as Python's; ValueError for others."""
         numpy = sys.modules.get("numpy")  # it has no scalars before it is imported
         plain = value.item() if numpy and isinstance(value, numpy.generic) else value
         if not self.fits(plain):
@@ -81,13 +81,13 @@ class Setting:
 
 
 def setting(default: Any, *more: Any, **named: Any) -> Any:
-    """Return a dataclass's field that is a setting; the arguments are those of ``Setting``."""
+    """Return a dataclass field for a setting, with the arguments of ``Setting``."""
     return field(default=default, metadata={"setting": Setting(default, *more, **named)})
 
 
 @cache
 def settings_of(options: type, on: str = "") -> dict[str, Setting]:
-    """Return a dataclass's settings by name, in their order; ``on``: only those that are there."""
+    """Return a dataclass's settings by name, in order; with ``on``, those of that interface."""
     found = {one.name: one.metadata["setting"] for one in fields(options) if "setting" in one.metadata}
     return {
         name: replace(one, name=name, public=one.public or name)

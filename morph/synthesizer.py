@@ -1,4 +1,4 @@
-"""A loaded checkpoint and its engine: the object that callers hold."""
+"""A loaded checkpoint with its engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .options import LoadOptions
 
 @dataclass(frozen=True)
 class Synthesizer:
-    """A model and its engine. Voices are made with the model alone."""
+    """A model and its engine; creating a voice needs only the model."""
 
     model: Model
     engine: Engine = field(default_factory=Engine)
@@ -38,7 +38,7 @@ class Synthesizer:
         return cls(load_model(path, options, device, move), Engine(options.engine))
 
     def with_adapter(self, adapter: Adapter, strength: float, folder: Path) -> Synthesizer:
-        """Return one that speaks with an adapter and has its own engine, or this one at strength 0; see ``adapt``."""
+        """Return a synthesizer with an adapter and its own engine, or this one at strength 0; see ``adapt``."""
         model = adapt(self.model, adapter, strength, folder)
         return self if model is self.model else Synthesizer(model, Engine(self.engine.choice))
 

@@ -32,7 +32,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def describe_newer(more: Mapping[str, str] | None = None) -> str | None:
-    """Return a line that names versions newer than any tested, or None; ``more`` are not packages (ComfyUI)."""
+    """Return a line that names versions newer than any tested, or None; ``more``: of other software (ComfyUI)."""
     here = {name: (more or {}).get(name) or installed(name) for name in tested()}
     newer = [
         f"{name} {here[name]} (tested: up to {known[-1]})"

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 Waveform: TypeAlias = NDArray[np.floating[Any]]
 
 MAX_CHANNELS = 8  # 7.1 surround; more rows than this are samples, not channels
-# int and float first: to ask an abstract class takes Python ten times as long.
+# int and float first: checking an abstract class takes ten times as long.
 WHOLE, REAL = (int, Integral), (int, float, Real)
 LARGEST = sys.float_info.max
-LOUDEST = 2.0**32  # full scale is 1; unscaled 32-bit integers still pass, and no filter overflows
+LOUDEST = 2.0**32  # full scale is 1; allows unscaled 32-bit integers, and no filter overflows
 MAX_SAMPLE_RATE = 768_000  # the highest rate of audio converters
 
 

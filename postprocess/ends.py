@@ -14,10 +14,10 @@ SHORTEST_PAUSE_S = 0.08
 
 
 class EndTrim:
-    """Cuts the silence at the ends of a mono waveform, which is added in portions of any size.
+    """Trims the silence at the ends of a mono waveform that is added in parts of any size.
 
-    A window is sound if its level reaches SOUND_DB: unlike ``trim_silence``, this does not need the loudest sample,
-    which is not known before the end. A waveform without any sound is left as it is.
+    A window is sound if its level reaches SOUND_DB: unlike ``trim_silence``, this does not need the peak, which is not
+    known before the end. A waveform without any sound is not changed.
     """
 
     def __init__(self, sample_rate: int):
@@ -25,8 +25,8 @@ class EndTrim:
         self._window = max(1, round(WINDOW_S * sample_rate))
         self._margin = round(MARGIN_S * sample_rate)
         self._held = np.zeros(0, dtype=np.float32)  # samples that may be cut
-        self._scanned = 0  # of them
-        self._keep = 0  # of them: up to the margin after the last sound
+        self._scanned = 0  # of the held samples
+        self._keep = 0  # of the held samples: up to the margin after the last sound
         self._begun = False
         self.start = 0  # the first sample that is kept
 
@@ -77,7 +77,7 @@ def trim_ends(waveform: Waveform, sample_rate: int) -> tuple[Waveform, int]:
 
 def speech_span(waveform: Waveform, sample_rate: int) -> Span:
     """Return where the speech of a mono waveform begins and ends (excluded), in samples, with the margin."""
-    # Windows at most LOUDNESS_RANGE_DB below the loudest one; of an empty or all-zero waveform, everything.
+    # From windows at most LOUDNESS_RANGE_DB below the loudest one; of an empty or all-zero waveform, everything.
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))
     padded = np.pad(waveform.astype(np.float64), (0, -len(waveform) % window))

@@ -1,4 +1,4 @@
-"""Join waveforms with gaps or crossfades: complete ones, or pieces of a line while they are made."""
+"""Join waveforms with gaps or crossfades: complete ones, or the pieces of a stream."""
 
 import math
 from collections.abc import Sequence
@@ -128,7 +128,7 @@ def ramp(length: int) -> Waveform:
 
 
 class StreamJoin:
-    """Crossfades mono float32 pieces one after another, each added in portions.
+    """Crossfades mono float32 pieces in order, each added in parts.
 
     The result equals ``join(pieces, rate, Spacing(crossfade_ms=...))[0]`` to the bit, with ``gap_s`` where ``gap`` is
     called. A fade (at most ``fade`` samples) takes at most half of each piece, so its samples are held back until the
@@ -139,7 +139,7 @@ class StreamJoin:
         self._left: float = math.inf if pieces is None else pieces
         self._fade = fade
         self._length = 0  # of the current piece so far
-        self._pending = np.zeros(0, dtype=np.float32)  # its samples that were not returned
+        self._pending = np.zeros(0, dtype=np.float32)  # its samples that were not returned yet
         self._tail: Waveform | None = None  # of the piece before, which may fade into the current one
 
     def add(self, samples: Waveform) -> Waveform:
@@ -163,7 +163,7 @@ class StreamJoin:
         return silence if tail is None else np.concatenate((tail + np.float32(0), silence))
 
     def limit(self, pieces: int) -> Waveform:
-        """Set how many pieces have not ended, with the current one; return samples if that makes them final."""
+        """Set how many pieces have not ended, the current one included; return samples that this makes final."""
         self._left = pieces
         tail, self._tail = self._tail, None if not pieces else self._tail
         return tail + np.float32(0) if tail is not None and not pieces else self._pending[:0]

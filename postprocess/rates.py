@@ -1,4 +1,4 @@
-"""Resampling."""
+"""Resample waveforms."""
 
 from math import gcd
 

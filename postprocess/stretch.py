@@ -10,7 +10,7 @@ from .checks import Waveform, check_range, check_sample_rate, check_waveform, pe
 
 LOWEST_SPEED, HIGHEST_SPEED = 0.5, 2.0
 MOST_SEMITONES = 12.0
-# Smaller than the library's preset of 120 ms, which is for music: measured on speech, docs/log/timing.md.
+# Half of the library's preset, which is for music: measured on speech, docs/log/timing.md.
 BLOCK_S = 0.06
 HOPS_IN_BLOCK = 4
 SEED = 0  # of the library's random phases: the same input gives the same samples
@@ -37,7 +37,7 @@ def check_installed() -> None:
 
 
 def stretched_length(samples: int, speed: float) -> int:
-    """Return how many samples ``stretch`` makes of ``samples``: samples / speed, halves up, at least one."""
+    """Return the number of samples that ``stretch`` returns: samples / speed, halves up, at least one."""
     return max(1, math.floor(samples / speed + 0.5))
 
 
@@ -71,7 +71,7 @@ def _processor(channels: int, sample_rate: int, options: Stretch) -> Any:
 
 
 def _fit(made: np.ndarray, length: int) -> np.ndarray:
-    """Return exactly ``length`` samples: the library may round a length otherwise by one."""
+    """Return exactly ``length`` samples: the library may round by one differently."""
     missing = max(0, length - made.shape[-1])
     return np.pad(made, ((0, 0), (0, missing)))[:, :length]
 

@@ -1,4 +1,4 @@
-"""Sound files to samples and tags, by PyAV."""
+"""Read the samples and tags of sound files, with PyAV."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Content:
-    """A sound file's content."""
+    """The content of a sound file."""
 
-    samples: str  # a digest of them
+    samples: str  # SHA-256
     sample_rate: int  # in Hz
     channels: int
     tags: dict[str, str]
 
 
 def is_installed() -> bool:
-    """Whether PyAV is installed; the server's packages and ComfyUI have it."""
+    """Return whether PyAV is installed, as with the server's packages and in ComfyUI."""
     return importlib.util.find_spec("av") is not None
 
 
 def read_compressed(path: Path) -> tuple[np.ndarray, int]:
-    """Return the first sound of a file (one of RECORDED) as float32 ``[C, T]``, and its rate.
+    """Return the first audio stream of a file (one of RECORDED) as float32 ``[C, T]``, and its rate.
 
     Raises ValueError if it is damaged or has no sound, and OSError if it cannot be opened.
     """
@@ -42,7 +42,7 @@ def read_compressed(path: Path) -> tuple[np.ndarray, int]:
         with path.open("rb") as file, _opened(file, RECORDED[path.suffix.lower()]) as container:
             if not container.streams.audio:
                 raise ValueError(f"{path.name} has no sound")
-            decoded = [*container.decode(audio=0), None]  # None: what the resampler still has
+            decoded = [*container.decode(audio=0), None]  # None flushes the resampler
             frames = [part for frame in decoded for part in resampler.resample(frame)]
     except av.FFmpegError as error:
         raise ValueError(f"{path.name} is damaged ({error})") from error

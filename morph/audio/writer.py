@@ -1,4 +1,4 @@
-"""Samples to the bytes of streams and of complete files: plain, by libsndfile, or by FFmpeg (PyAV)."""
+"""Encode samples as streams or complete files: uncompressed, with libsndfile, or with FFmpeg (PyAV)."""
 
 import inspect
 import io
@@ -16,11 +16,11 @@ from ...postprocess.pcm import to_s16
 from .formats import FORMATS
 
 PIPED_LEVEL = 0.6  # of libsndfile, for mp3: 64 kb/s
-PIPED_SAMPLES = 7680  # less than 4 kB of mp3: the smallest pipe holds them until they are read
-PIPE_BYTES = 1 << 16  # that any holds
-# Bytes at its rate, three frames: what LAME puts before the sound is not sent without some of that.
+PIPED_SAMPLES = 7680  # less than 4 kB of mp3, which the smallest pipe holds
+PIPE_BYTES = 1 << 16  # the largest that a pipe holds
+# Bytes, three frames: LAME's leading frames, without sound, are not sent alone.
 SILENT_START = 576
-# What makes a format.
+# Kinds of encoders.
 PLAIN, LIBSNDFILE, FFMPEG = "plain", "libsndfile", "FFmpeg"
 UNKNOWN_LENGTH = 0xFFFFFFFF
 BLOCK = 1920  # samples; small, so that playback can begin early
@@ -29,7 +29,7 @@ MOST_CHANNELS = 2
 
 
 class Encoder:
-    """Encodes float32 samples within -1..1; this one to a header and signed 16 bits, little endian."""
+    """An encoder of float32 samples within -1..1; this one writes a header and 16-bit PCM, little endian."""
 
     def __init__(self, head: bytes = b""):
         self._head = head
@@ -51,27 +51,27 @@ def open_encoder(name: str, sample_rate: int) -> Encoder:
 
     FFmpeg and libsndfile are opened with the first samples.
     """
-    made_by = maker_of(name, complete=False)
-    if made_by == FFMPEG:
+    kind = encoder_kind(name, complete=False)
+    if kind == FFMPEG:
         return _Ffmpeg(name, sample_rate, bit_rate=1000 * FORMATS[name].kbit_s)
-    if made_by == LIBSNDFILE:
+    if kind == LIBSNDFILE:
         return _PipedMp3(sample_rate)
     return Encoder(wav_header(sample_rate, None) if name == "wav" else b"")
 
 
 def encode(samples: np.ndarray, sample_rate: int, name: str) -> bytes:
     """Return float ``[T]`` within -1..1 as a complete file of one of SERVED."""
-    made_by = maker_of(name, complete=True)
-    if made_by == LIBSNDFILE:
+    kind = encoder_kind(name, complete=True)
+    if kind == LIBSNDFILE:
         return encode_by_libsndfile(samples, sample_rate, name)
-    if made_by == FFMPEG:
+    if kind == FFMPEG:
         return encode_tagged(samples[None], sample_rate, name, FORMATS[name].kbit_s, {})
     content = to_s16(samples).tobytes()
     return wav_header(sample_rate, len(content)) + content if name == "wav" else content
 
 
-def maker_of(name: str, complete: bool) -> str:
-    """Return the maker of one of SERVED, as a file or a stream: PLAIN, LIBSNDFILE or FFMPEG."""
+def encoder_kind(name: str, complete: bool) -> str:
+    """Return the encoder of one of SERVED, for a file or a stream: PLAIN, LIBSNDFILE or FFMPEG."""
     made = FORMATS[name]
     if not made.held_s:
         return PLAIN
@@ -89,7 +89,7 @@ def wav_header(sample_rate: int, size: int | None) -> bytes:
 
 
 def libsndfile_has(name: str) -> bool:
-    """Return whether the installed libsndfile writes a format: before its version 1.1 it knew no mp3."""
+    """Return whether the installed libsndfile writes a format: it has mp3 since version 1.1."""
     import soundfile
 
     names = FORMATS[name].libsndfile
@@ -97,7 +97,7 @@ def libsndfile_has(name: str) -> bool:
 
 
 def pipes_mp3(name: str) -> bool:
-    """Return whether libsndfile makes a format's streams: mp3 of one bit rate, through a pipe, not on Windows."""
+    """Return whether libsndfile encodes a format's streams: constant-rate mp3, through a pipe, not on Windows."""
     import soundfile
 
     if name != "mp3" or os.name != "posix" or not libsndfile_has(name):
@@ -120,12 +120,12 @@ def add_samples(file: Any, samples: np.ndarray) -> None:
 
 
 def encode_by_libsndfile(samples: np.ndarray, sample_rate: int, name: str) -> bytes:
-    """Return float ``[T]`` as a complete file of one of FILES, made in few calls, which need no Python.
+    """Return float ``[T]`` as a complete file of one of FILES, encoded in few calls that release the GIL.
 
-    FFmpeg's encoders wait for Python at each packet: beside a busy thread 20 s of mp3 took 7.4 s for 0.15 s on an idle
-    computer, and this way 0.15 for 0.1.
+    FFmpeg's encoders need the GIL for each packet: beside a busy thread 20 s of mp3 took 7.4 s (0.15 s on an idle
+    machine), this way 0.15 s (0.1 s).
     """
-    # To a file object each block would be written by Python.
+    # Not to a file object: Python would write each block.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         with open_file(path, sample_rate, name) as file:
@@ -134,7 +134,7 @@ def encode_by_libsndfile(samples: np.ndarray, sample_rate: int, name: str) -> by
 
 
 class _PipedMp3(Encoder):
-    """A stream of mp3, which libsndfile writes into a pipe. Why not FFmpeg: see ``encode_by_libsndfile``."""
+    """An mp3 stream, which libsndfile writes into a pipe; ``encode_by_libsndfile`` says why not FFmpeg."""
 
     def __init__(self, sample_rate: int):
         self._sample_rate = sample_rate
@@ -193,7 +193,7 @@ def encode_tagged(
     Args:
         sample_rate: in Hz.
         name: a format with a codec.
-        kbit_s: of lossy formats, at most what their encoder takes; 0: the encoder's own.
+        kbit_s: of lossy formats, limited to the encoder's highest; 0: its default.
         metadata: texts by FFmpeg's names; wav keeps "title", "artist" and "comment" only.
     Raises:
         ValueError: as ``check_fits``.
@@ -220,13 +220,13 @@ def check_fits(waveform: np.ndarray, sample_rate: int, name: str) -> None:
 
 
 class _Sink(bytearray):
-    """A write-only file, as a socket."""
+    """A write-only file that cannot seek, like a socket."""
 
     write = bytearray.extend
 
 
 class _Ffmpeg(Encoder):
-    """A stream, or with ``metadata`` a complete file; the end of the sound is in ``finish``."""
+    """A stream, or with ``metadata`` a complete file, returned by ``finish``."""
 
     def __init__(
         self,
@@ -257,12 +257,12 @@ class _Ffmpeg(Encoder):
             self._stream.bit_rate = self._bit_rate
 
     def add(self, samples: np.ndarray) -> bytes:
-        """See ``Encoder.add``; a file's may be ``[C, n]``, and go in one piece."""
+        """See ``Encoder.add``; a file's samples may be ``[C, n]``, and are added in one piece."""
         import av
 
         self._open()
         kind = "flt" if self._format.lossy else "s16"
-        packed = samples.T.reshape(1, -1)  # left and right alternate
+        packed = samples.T.reshape(1, -1)  # channels are interleaved
         packed = packed.astype(np.float32) if self._format.lossy else to_s16(packed)
         length = BLOCK if self._metadata is None else max(1, packed.size)
         for start in range(0, packed.size, length):

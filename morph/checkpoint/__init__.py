@@ -1,1 +1,1 @@
-"""Checkpoints: find, check, download and load them; the files beside them."""
+"""Find, verify, download and load checkpoints, with their adapters, tails and settings."""

@@ -25,13 +25,13 @@ from .tensor_file import read_tensor, unpack_tensors
 
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"  # never read: loading a pickle may run any program
-MOST_BYTES = 4_000_000_000  # of its weights: as many as a checkpoint of 1.7B has in bf16
+MOST_BYTES = 4_000_000_000  # of its weights: the size of a 1.7B checkpoint in bf16
 TENSOR = re.compile(r"(?:base_model\.model\.)?(?P<layer>.{1,300})\.lora_(?P<side>[AB])(?:\.default)?\.weight")
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# peft matches its patterns as regular expressions, and writes names: ends of them, or all of one after ^. Others from
-# outside are never matched: that may take for ever.
+# peft matches its patterns as regular expressions, but writes names: their ends, or a complete one after ^. Other
+# patterns are refused: matching one from outside may take for ever.
 PATTERN = re.compile(r"(?:\.\*\\?\.)?(\^?(?:[\w-]|\\?\.)+)\$?")
-# Ways to begin a training that leave the checkpoint's weights as they are; the others change them.
+# Initializations that leave the checkpoint's weights unchanged.
 BEGUN = (True, False, "gaussian", "eva", "orthogonal")
 
 
@@ -151,7 +151,7 @@ def _part(layer: str, pair: Mapping[str, torch.Tensor], rank: Any, alpha: Any, r
 
 
 def _patterns(config: Mapping[str, Any], field: str, otherwise: str) -> dict[str, tuple[int, Any]]:
-    """Return (place, value) of a config's patterns by name, and under "" that of all other layers."""
+    """Return (index, value) of a config's patterns by name, and under "" those of all other layers."""
     given = config.get(field) or {}
     if not isinstance(given, Mapping):
         raise ValueError(f"it has {field} {given!r} in {ADAPTER}: it must be an object")

@@ -1,6 +1,6 @@
-"""A checkpoint's configs: as attributes, with upstream's defaults, and checks of the numbers in them.
+"""A checkpoint's configs as attributes, with upstream's defaults and checks of their values.
 
-Upstream accepts any numbers, and fails or speaks wrongly much later.
+Upstream accepts any values, and fails or speaks wrongly much later.
 """
 
 import json
@@ -22,15 +22,15 @@ CODEC_IDS = tuple(
     for name in ("pad_id", "bos_id", "eos_token_id", "think_id", "nothink_id", "think_bos_id", "think_eos_id")
 )
 TABLES = ("codec_language_id", "spk_id")
-# Fields of the codec's config that no published checkpoint changes, and our modules do not read.
+# Fields of the codec's config that our modules do not read: all published checkpoints have the defaults.
 FIXED = {
     "encoder_config": ("use_causal_conv", "use_conv_shortcut", "pad_mode", "hidden_act", "attention_bias"),
     "decoder_config": ("hidden_act", "attention_bias"),
 }
 KINDS = ("base", "custom_voice", "voice_design")
 TEXT_IDS = tuple(f"{name}_token_id" for name in ("im_start", "im_end", "tts_pad", "tts_bos", "tts_eos"))
-# The defaults of upstream's config classes, for the fields that the pack reads; an object is a config of its own. And
-# what peft can do beside adding B A to a weight, by the field of an adapter's config.
+# The defaults of upstream's config classes, for the fields that the pack reads; an object is a nested config. And what
+# else peft can do than add B A to a weight, by the field of an adapter's config.
 MODEL, CODEC, UNSUPPORTED = json.loads(Path(__file__).with_name("fields.json").read_text("utf-8")).values()
 
 

@@ -1,4 +1,4 @@
-"""Download a published checkpoint with huggingface_hub, with progress in bytes; it can be cancelled."""
+"""Download a published checkpoint with huggingface_hub, with progress and cancellation."""
 
 import logging
 import os

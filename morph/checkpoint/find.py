@@ -1,4 +1,4 @@
-"""Find checkpoints where users keep them, and name the files that an incomplete one lacks."""
+"""Find checkpoints and adapters in model folders, and name the files that an incomplete one lacks."""
 
 import hashlib
 import logging
@@ -80,7 +80,7 @@ def _find_in(folder: Path, is_one: Callable[[Path], bool], depth: int) -> Iterat
 
 def _folders_in(folder: Path) -> list[Path]:
     """Return the visible folders in a folder, sorted; an empty list if it cannot be read."""
-    if not os.path.isdir(folder):  # unlike Path.is_dir, it returns False without permission
+    if not os.path.isdir(folder):  # unlike Path.is_dir, False without permission
         return []
     try:
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
@@ -91,7 +91,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _has_text_name(path: Path) -> bool:
-    """Whether a name is Unicode: other bytes cannot be shown as a label, nor sent back by the page."""
+    """Return whether a name is Unicode: other bytes can be neither shown as a label nor sent back by the page."""
     if is_encodable(path.name):
         return True
     _say_skipped(path, "its name is not Unicode: rename it")
@@ -99,7 +99,7 @@ def _has_text_name(path: Path) -> bool:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a folder's config says that it is a Qwen3-TTS model, complete or not."""
+    """Return whether a folder's config is that of a Qwen3-TTS model, complete or not."""
     try:
         config = read_json(path / "config.json")
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _is_pointer(file: Path) -> bool:
         with file.open("rb") as opened:
             return opened.read(len(GIT_LFS_POINTER)) == GIT_LFS_POINTER
     except OSError:
-        return False  # loading it will say why it cannot be read
+        return False  # loading will report why it cannot be read
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -178,9 +178,9 @@ def fingerprint(path: Path) -> list[tuple[str, int, int]]:
 
 
 def fingerprint_digest(path: Path) -> str:
-    """Return what changes with a checkpoint's files; of the demo voice, only their sizes: updates unpack it again."""
+    """Return a digest of the paths, times and sizes of a checkpoint's files."""
     files = fingerprint(path.resolve())
-    if path.resolve() == DEMO_VOICE_PATH:
+    if path.resolve() == DEMO_VOICE_PATH:  # names and sizes only: updates of the pack unpack it again
         files = [(Path(file).name, 0, size) for file, _, size in files]
     return hashlib.sha256(repr(files).encode()).hexdigest()
 
@@ -208,7 +208,7 @@ def check_complete(path: Path) -> Path:
 
 
 def _how_to_complete(path: Path, missing: Sequence[str]) -> str:
-    """Return how to get missing files: weights may be there in a form that is not read."""
+    """Return how to get missing files; pickled weights may exist, which are not read."""
     folders = [path / Path(name).parent for name in missing if Path(name).name == SINGLE]
     pickled = [
         file.relative_to(path).as_posix() for folder in folders for file in sorted(folder.glob(PICKLED))

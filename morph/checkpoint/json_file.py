@@ -1,4 +1,4 @@
-"""Read small JSON files from outside: without blocking, filling the memory, or raising unexpected exceptions."""
+"""Read small untrusted JSON files, without blocking, filling the memory or unexpected exceptions."""
 
 import json
 import stat

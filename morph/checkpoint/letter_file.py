@@ -1,4 +1,4 @@
-"""Load a checkpoint's table of letters, which finds wrong words: ``letters.safetensors``."""
+"""Load ``letters.safetensors``, a checkpoint's letter table, which finds wrong words."""
 
 from pathlib import Path
 

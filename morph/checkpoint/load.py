@@ -1,4 +1,4 @@
-"""Load a checkpoint folder with a precision and an attention implementation that the machine supports."""
+"""Load a checkpoint folder, with a precision and an attention that the machine supports."""
 
 import importlib.util
 import logging
@@ -94,7 +94,7 @@ def check_frame_rate(path: Path) -> None:
 def assign_weights(folder: Path, module: torch.nn.Module, dtype: torch.dtype) -> None:
     """Replace a module's tensors on the meta device by those of a folder's weight files, in ``dtype``.
 
-    Tensors that have it already stay mapped to the file: they take no other memory.
+    Tensors that have this dtype stay mapped to the file and take no memory.
     """
     needed = module.state_dict()
     state: dict[str, torch.Tensor] = {}
@@ -126,7 +126,7 @@ def load_model(
     attention = choose_attention(options.attention, device, dtype)
     check_frame_rate(path)
     profile = read_profile(path)
-    # Before the files are read: one that is replaced meanwhile is not missed
+    # Before the files are read, so that a file replaced meanwhile is noticed.
     fingerprint = fingerprint_digest(path)
     # Parameters must not be inference tensors: those could not be moved between devices later.
     with torch.inference_mode(False):
@@ -138,7 +138,7 @@ def load_model(
         shape = TalkerShape(talker.hidden_size, talker.num_hidden_layers, talker.num_attention_heads)
         model.alignment = read_alignment(path, shape)
         if options.weights == "int8":
-            quantize_talker(model.talker)  # before the move: the device never holds the full weights
+            quantize_talker(model.talker)  # before the move, so that the device never holds the full weights
         if move:
             model.module.to(device)
         heads = view_heads(model.talker.code_predictor.lm_head)

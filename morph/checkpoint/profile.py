@@ -29,7 +29,7 @@ def read_profile(path: Path) -> TextProfile:
 
 
 def read_alignment(path: Path, shape: TalkerShape) -> AlignmentHead | None:
-    """Return the alignment head, which says the spoken word: from FILE, else the published one of this talker shape.
+    """Return the alignment head, which follows the text: from FILE, else the published one of this talker shape.
 
     In FILE it is ``"alignment": {"layer": 1, "head": 0, "lead_ms": 0}``, or null for none; ``lead_ms`` may be left out.
     Errors as ``read_profile``.

@@ -1,4 +1,4 @@
-"""Load a checkpoint's trained tails: ``crossbar.safetensors``, with tails for one or more SEQ_GROUPS."""
+"""Load ``crossbar.safetensors``, a checkpoint's trained tails for one or more SEQ_GROUPS."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ LAST_HEAD = "talker.code_predictor.lm_head.14.weight"  # identifies a predictor
 def predictor_fingerprint(checkpoint: Path) -> str:
     """Return the SHA-256 of a checkpoint's last predictor head, in bf16; ValueError if it cannot be read.
 
-    It comes from the file, not the loaded model, so that the result does not depend on the chosen precision.
+    Read from the file, not the loaded model: the result must not depend on the chosen precision.
     """
     try:
         head = read_tensor(checkpoint, LAST_HEAD)

@@ -1,4 +1,4 @@
-"""Safetensors files with texts in their metadata, replaced atomically; never pickle."""
+"""Read and atomically write safetensors files and their metadata; pickles are never read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .find import weight_files
 if TYPE_CHECKING:
     import torch
 
-HEADER_START = 8  # before it: its length
+HEADER_START = 8  # after the header's length
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
@@ -42,7 +42,7 @@ def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, s
 
 
 def unpack_parts(content: bytes) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return each tensor's "dtype", "shape" and "data", and the metadata, without torch; errors as above."""
+    """Return each tensor's "dtype", "shape" and "data", and the metadata, without torch."""
     return dict(deserialize(content)), _metadata_in(content)
 
 

@@ -17,7 +17,7 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 def read_tokenizer(folder: Path) -> Tokenizer:
     """Return the tokenizer in COMPLETE, or in vocab.json and merges.txt, with the tokens that CONFIG adds.
 
-    A damaged file raises any exception.
+    A damaged file may raise any exception.
     """
     config = read_object(folder / CONFIG)
     if (folder / COMPLETE).is_file():

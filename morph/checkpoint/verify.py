@@ -1,7 +1,7 @@
-"""Compare a checkpoint's configs with its weight files before a model is loaded from them.
+"""Compare a checkpoint's configs with its weight files before a model is loaded.
 
 Models are built on torch's meta device, without memory, and their tensors' names and shapes are compared with the
-files' headers: that finds damaged files, and absurd sizes before they allocate gigabytes.
+files' headers. This finds damaged files, and absurd sizes before they allocate gigabytes.
 """
 
 import logging
@@ -44,12 +44,12 @@ UNUSED = "quantizer"  # a codec may have more quantizers than the talker has gro
 
 
 class UnmergedWeights(ValueError):
-    """A checkpoint has an adapter's weights beside its own: it would speak as the base model."""
+    """A checkpoint has an adapter's weights besides its own, without which it would speak as the base model."""
 
 
 @contextmanager
 def blame(path: Path) -> Iterator[None]:
-    """Turn any error during loading into a ValueError that names the checkpoint; out of memory propagates as it is.
+    """Turn any error during loading into a ValueError that names the checkpoint; out of memory propagates unchanged.
 
     A damaged config may raise anything: KeyError, TypeError, RuntimeError.
     """
@@ -71,7 +71,7 @@ def blame(path: Path) -> Iterator[None]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether GPU or CPU memory was full, which is not the checkpoint's fault."""
+    """Return whether an error means that GPU or CPU memory is full."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(one in str(error) for one in FULL)
@@ -101,7 +101,7 @@ def build_network(path: Path) -> tuple[Network, SimpleNamespace]:
 
 
 def read_generation(path: Path) -> dict[str, Any]:
-    """Return the object in GENERATION, which trainers leave out; without it that of the published checkpoints."""
+    """Return the object in GENERATION; trainers may leave it out: then that of the published checkpoints."""
     if (path / GENERATION).is_file():
         return read_object(path / GENERATION)
     log.warning("%s has no %s: the sampling is that of the published checkpoints", path.name, GENERATION)
@@ -182,7 +182,7 @@ def _check_tensor(name: str, needed: torch.Tensor, shape: tuple[int, ...], kind:
 
 
 def _unnumbered(name: str) -> str:
-    """Return a tensor's name with its numbers replaced: the same for all layers of a list."""
+    """Return a tensor's name without numbers, the same for all layers of a list."""
     return re.sub(r"\d+", "#", name)
 
 

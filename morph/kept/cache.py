@@ -23,7 +23,7 @@ from ..runtime.atomic_file import TooLarge, file_state, read_limited, write_atom
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..speech.pieces import NO_SAMPLES, text_as_spoken
 from ..speech.takes import ENDS
-from ..text.normalize import SpokenText
+from ..text.normalize import NormalizedText
 from ..text.pronunciation import shown_text
 from ..words.timing import read_words
 from ..words.trace import Trace
@@ -228,7 +228,7 @@ def _unpack(line: Line, facts: Facts, waveform: np.ndarray) -> Spoken:
         str(line.text),
         seconds=len(waveform) / rate,
         ended=facts["ended"],
-        spoken=text_as_spoken(line, SpokenText(facts["text"])),
+        spoken=text_as_spoken(line, NormalizedText(facts["text"])),
         notes=tuple(facts["notes"]),
         from_before=True,
         readings=line.find_readings(str(line.text)),

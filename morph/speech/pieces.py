@@ -15,8 +15,8 @@ from ..decode.guard import Guard
 from ..decode.request import LineRequest
 from ..model.model import Model
 from ..options import IGNORE, GenerateOptions, Sampling
-from ..text.duration import expected_frames, held_frames, longest_frames, shortest_frames
-from ..text.normalize import Normalizer, SpokenText, join_spoken
+from ..text.duration import expected_frames, longest_frames, minimum_frames, shortest_frames
+from ..text.normalize import NormalizedText, Normalizer, join_normalized
 from ..text.pauses import read_pauses, without_pauses
 from ..text.pieces import split_arriving
 from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
@@ -84,7 +84,7 @@ class LinePieces:
     options: GenerateOptions
     builder: PromptBuilder
     pieces: list[Piece] = field(default_factory=list)
-    said: SpokenText = field(default_factory=lambda: SpokenText(""))
+    said: NormalizedText = field(default_factory=lambda: NormalizedText(""))
     readings: tuple[Reading, ...] = ()
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class LineCutter:
         self._line, self._limit = line, limit
         self._pieces = 0
         self._written: list[str] = []  # the parts between pauses, as they are read
-        self._said: list[SpokenText] = []
+        self._said: list[NormalizedText] = []
         self.unread = 0
         self.silence = 0.0
 
@@ -192,9 +192,9 @@ class LineCutter:
             yield said.text, said.ends
         self.unread -= 1
 
-    def said(self, text: str) -> SpokenText:
+    def said(self, text: str) -> NormalizedText:
         """Return the line's ``text`` as spoken, as far as it is normalized; without pauses if no word differs."""
-        said = join_spoken(self._said)
+        said = join_normalized(self._said)
         if self.unread:
             return said
         if said.text.split() == " ".join(self._written).split():
@@ -219,7 +219,7 @@ def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
     prompt = builder.build(text, line.voice, line.language, line.instruct)
     if not builder.model.profile.hold_end:
         return prompt
-    return replace(prompt, min_frames=held_frames(text, line.voice.kind == "icl"))
+    return replace(prompt, min_frames=minimum_frames(text, line.voice.kind == "icl"))
 
 
 def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
@@ -239,6 +239,6 @@ def piece_limit(model: Model, options: GenerateOptions) -> int:
     return limit - 1 if limit and normalizer_of(model, options).language else limit
 
 
-def text_as_spoken(line: Line, text: SpokenText) -> str:
+def text_as_spoken(line: Line, text: NormalizedText) -> str:
     """Return a line's text as spoken; "" if that is its text as people read it."""
     return "" if text.text.split() == shown_text(str(line.text)).split() else text.text

@@ -14,8 +14,8 @@ import torch
 from ..decode.guard import Guard
 from ..decode.request import LatePart
 from ..model.tokens import IncrementalTokenizer
-from ..text.duration import held_frames
-from ..text.normalize import SpokenText
+from ..text.duration import minimum_frames
+from ..text.normalize import NormalizedText
 from ..voice.prompt import Prompt, check_context
 from .pieces import LinePieces, Piece, build_piece, guard_line
 from .text_reader import LONGEST_WORD, TextReader
@@ -210,7 +210,7 @@ class TokenFeed(TextFeed):
             self._count += new
             self._starved = False  # as far as is known before the next frame
         tokens = self._prompt.text_tokens + len(ids)
-        minimum = held_frames(text, False) if self._holds_end else self._prompt.min_frames
+        minimum = minimum_frames(text, False) if self._holds_end else self._prompt.min_frames
         self._piece.made = replace(self._prompt, text_tokens=tokens, min_frames=minimum)
         self._adapt()
 
@@ -220,7 +220,7 @@ class TokenFeed(TextFeed):
             self._guard.max_frames = longest
 
     def _end(self) -> None:
-        self._parts.said = SpokenText(self._reader.text)
+        self._parts.said = NormalizedText(self._reader.text)
 
 
 class Pace:

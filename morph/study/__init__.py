@@ -1,1 +1,1 @@
-"""Studies that users run: SEQ_GROUPS compared."""
+"""Studies that users run: compare several SEQ_GROUPS."""

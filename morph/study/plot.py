@@ -7,7 +7,7 @@ import numpy as np
 
 from .sweep import Sweep
 
-FRAME_MS = 80  # duration of a frame: slower is not real time
+FRAME_MS = 80  # duration of a frame: a slower decoder is not real time
 DARK = Path(__file__).with_name("dark.mplstyle")  # as ComfyUI's page
 
 
@@ -19,7 +19,7 @@ def plot_sweep(result: Sweep) -> np.ndarray:
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     with rc_context(fname=DARK):
-        # A node shows it small: its letters are large in it.
+        # Large letters: the node shows it small.
         figure = Figure(figsize=(4.4, 3.2), dpi=220, layout="constrained")
         canvas = FigureCanvasAgg(figure)
         axes: Any = figure.subplots()

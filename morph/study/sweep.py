@@ -1,4 +1,4 @@
-"""One line at several SEQ_GROUPS: the speed of each, and the distance of its distributions from exact."""
+"""Speak one line at several SEQ_GROUPS: measure their speed and their distributions' distance from exact."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from ..text.duration import expected_frames
 from ..waveform.in_flight import take_all
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
-CHUNK = 64  # frames whose distributions are compared at once: 64 x 15 x 2048 float32 is 8 MB
+CHUNK = 64  # frames whose distributions are compared together: 64 x 15 x 2048 float32 is 8 MB
 
 
 @dataclass(frozen=True)
 class SweepRow:
-    """The speed and the distance of one SEQ_GROUPS, which does not measure how the speech sounds.
+    """The speed and the distance of one SEQ_GROUPS; the distance does not measure how the speech sounds.
 
     ``ms_per_frame`` and ``rtf`` measure decoding without the codec. ``distance`` is the total variation distance (0
     equal, 1 disjoint) between each group's sampling distribution and the exact one, given the same previous tokens,

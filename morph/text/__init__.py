@@ -1,1 +1,1 @@
-"""Text: normalizing and splitting it, scripts and subtitles. Imports no torch."""
+"""Normalize and split text; scripts and subtitles. Imports no torch."""

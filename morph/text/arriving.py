@@ -1,4 +1,4 @@
-"""Texts that arrive in parts: complete sentences, however the parts are cut."""
+"""Cut a text that arrives in parts into sentences, however the parts are cut."""
 
 import re
 from collections.abc import Sequence
@@ -9,35 +9,36 @@ from .split import CLOSERS, Mark, sentence_marks
 
 NOTE_BEGUN = r"\[\d{0,3}\Z"  # a note's mark, without its end: it belongs to the sentence before it
 NOTE_BEGUN_BEHIND_MARK = re.compile(rf"(?<![.!?…])[.!?…]+{CLOSERS}{NOTE_BEGUN}")
-LONGEST_WORD = 32  # of those that decide whether a sentence ends before them
+LONGEST_WORD = 32  # of the next word, which decides whether a sentence ends before it
 NEXT_BEGUN = re.compile(rf"\s*(?!{NOTE_BEGUN})\S")
 NEXT_WHOLE = re.compile(rf"\s*(?:\S+\s|\S{{{LONGEST_WORD}}})")
-LONGEST_WAIT = 1000  # characters after a mark: a look at each part of them costs little
-MOST_UNREAD = 20_000  # characters of a text that are not spoken yet; the iterator waits for speech
+LONGEST_WAIT = 1000  # characters after a mark: rescanning them for each part costs little
+MOST_UNREAD = 20_000  # characters of a text that are not spoken yet; then its iterator is not read further
 MOST_HELD = 8  # sentences within one <shown|read>
-WAITS = 16  # beyond that, a share of them has to come before the next look
+RESCAN_SHARE = 16  # beyond LONGEST_WAIT, a sixteenth more must arrive before the next scan
 
 
 class ArrivingSentences:
-    """Cuts a text that arrives in parts into sentences, when later text cannot change their ends.
+    """Cuts a text that arrives in parts into sentences, once later text cannot change their ends.
 
-    That is where the next sentence begins, or at a new line: "3." may go on as "3.14", and a quotation with "he
-    said". Joined, the sentences are the text. The work is linear in its length. ``rest`` is the open sentence.
+    An end is certain when the next sentence begins, or at a new line: "3." may become "3.14", and a quotation may be
+    followed by "he said". Joined, the sentences are the text. The time is linear in its length. ``rest`` is the open
+    sentence.
     """
 
     def __init__(self) -> None:
         self.rest = ""
         self.certain = 0  # no mark before this position can end a sentence any more
-        self._seen = 0  # the length of the rest when it was looked at last
+        self._scanned = 0  # the length of the rest at the last scan
 
     def add(self, part: str) -> list[str]:
         """Add the next part of the text; return the sentences that are now certain."""
         self.rest += part
-        waiting, new = self._seen - self.certain, len(self.rest) - self._seen
-        # Only a long run of spaces or marks waits so long. A look at all of it for each part would take quadratic time.
-        if waiting > LONGEST_WAIT and new * WAITS < waiting:
+        waiting, new = self._scanned - self.certain, len(self.rest) - self._scanned
+        # Only a long run of spaces or marks waits so long. To rescan it for each part would take quadratic time.
+        if waiting > LONGEST_WAIT and new * RESCAN_SHARE < waiting:
             return []
-        return self._look()
+        return self._scan()
 
     def close(self) -> list[str]:
         """Return all sentences if the rest ends one, given that the next begins with a capital letter or a sign."""
@@ -53,27 +54,24 @@ class ArrivingSentences:
     def _cut(self, ends: Sequence[int]) -> list[str]:
         found = [self.rest[begin:end] for begin, end in pairwise([0, *ends])]
         last = ends[-1] if ends else 0
-        self.rest, self.certain, self._seen = (
-            self.rest[last:],
-            max(0, self.certain - last),
-            max(0, self._seen - last),
-        )
+        self.rest = self.rest[last:]
+        self.certain, self._scanned = max(0, self.certain - last), max(0, self._scanned - last)
         return found
 
-    def _look(self) -> list[str]:
+    def _scan(self) -> list[str]:
         text = self.rest
         ends: list[int] = []
         undecided: list[Mark] = []
         begun = NOTE_BEGUN_BEHIND_MARK.search(text, self.certain)
-        looked = begun.start() if begun else len(text)
+        scanned = begun.start() if begun else len(text)
         for mark in sentence_marks(text, 0, (self.certain, len(text))):
             if not _is_decided(text, mark):
                 undecided.append(mark)
             elif mark.is_end:
                 ends += [*(one.end for one in undecided if one.is_end), mark.end]
                 undecided = []
-        self._seen = len(text)
-        self.certain = min(looked, undecided[0].start) if undecided else looked
+        self._scanned = len(text)
+        self.certain = min(scanned, undecided[0].start) if undecided else scanned
         return self._cut(ends)
 
 
@@ -87,7 +85,7 @@ def _is_decided(text: str, mark: Mark) -> bool:
 class Sentences:
     """The stripped sentences of a text that arrives in parts.
 
-    Sentences that a ``<shown|read>`` joins stay together, and those within a possible one wait for its end.
+    Sentences within one ``<shown|read>`` stay together: they are held back while one may be open.
     """
 
     too_long = f"a sentence of the text is longer than {MOST_UNREAD} characters: end it"

@@ -1,4 +1,4 @@
-"""How long a text takes to speak: by its letters, to judge a line's end, and by its tokens, beforehand."""
+"""Estimate how long a text takes to speak: from its letters, or from its tokens."""
 
 # English takes about 1.15 letters and spaces per frame of 80 ms (14 per second), and never less than 0.4 of that
 # time. Characters of Chinese, Japanese and Korean are syllables and count as two letters.
@@ -9,11 +9,11 @@ TOO_FAST = 0.4
 # Frames before which a line may not end, for checkpoints that end short lines too early: the silence around it, longer
 # after a reference (ICL), plus half of its text's time. The demo voice's shortest correct lines ("Yes.") have 12
 # frames, and 15 after a reference.
-HELD_FRAMES, HELD_FRAMES_ICL = 8, 14
-HELD_SHARE = 0.5
+SILENCE_FRAMES, SILENCE_FRAMES_ICL = 8, 14
+MINIMUM_SHARE = 0.5
 FIRST_SYLLABLE = "\u2e80"  # Unicode's East Asian characters start here
 
-PACE = 4  # frames per text token: 12.5 frames and 3 tokens per second; slow, dramatic reading takes 8
+PACE = 4  # frames per text token, at 12.5 frames and 3 tokens per second; slow, dramatic reading takes 8
 
 
 def expected_frames(text_tokens: int) -> int:
@@ -27,7 +27,7 @@ def reserved_frames(text_tokens: int) -> int:
 
 
 def longest_frames(text_tokens: int) -> int:
-    """Return the frames after which a line is ended: 6 s, and about a second per token."""
+    """Return the frames at which a line is cut off: 6 s, and about a second per token."""
     return 75 + PACE * 3 * text_tokens
 
 
@@ -41,8 +41,8 @@ def text_frames(text: str) -> float:
 
 
 def likely_frames(text: str) -> int:
-    """Return the likely frames of a line with the silence around it: faster to compute than its tokens."""
-    return HELD_FRAMES + round(text_frames(text))
+    """Return the likely frames of a line with the silence around it, without tokenizing it."""
+    return SILENCE_FRAMES + round(text_frames(text))
 
 
 def shortest_frames(text: str) -> int:
@@ -50,7 +50,7 @@ def shortest_frames(text: str) -> int:
     return int(TOO_FAST * text_frames(text))
 
 
-def held_frames(text: str, after_reference: bool) -> int:
+def minimum_frames(text: str, after_reference: bool) -> int:
     """Return the frames before which a line may not end, for checkpoints that end short lines too early."""
-    around = HELD_FRAMES_ICL if after_reference else HELD_FRAMES
-    return around + int(HELD_SHARE * text_frames(text))
+    around = SILENCE_FRAMES_ICL if after_reference else SILENCE_FRAMES
+    return around + int(MINIMUM_SHARE * text_frames(text))

@@ -1,4 +1,4 @@
-"""Characters and halves of characters (lone surrogates) that no name or file can have."""
+"""Check text for characters, such as lone surrogates, that no name or file can have."""
 
 import re
 

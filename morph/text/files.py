@@ -1,4 +1,4 @@
-"""Users' text files: UTF-8, or UTF-16 or UTF-32 with a byte order mark, of limited size."""
+"""Read users' text files: UTF-8, or UTF-16 and UTF-32 with a byte order mark, of limited size."""
 
 import codecs
 import re
@@ -46,7 +46,7 @@ def decode(data: bytes, name: str) -> str:
 
 def _is_misread(data: bytes, text: str) -> bool:
     """Return whether a file with UTF-16's mark is otherwise ASCII, with or without the other byte order."""
-    # Two ASCII letters read as one Chinese one, most often a rare one: a text in GB 2312, the common ones, is meant.
+    # Two ASCII letters decode to one Chinese character, mostly a rare one: text within GB 2312 is real Chinese.
     behind = data[2:]
     other = "utf-16-be" if data.startswith(codecs.BOM_UTF16_LE) else "utf-16-le"
     swapped = behind.decode(other, "replace").encode("utf-8")

@@ -1,4 +1,4 @@
-"""The lists of words in ``lists.txt``, by name: the constants of this package and of the word matcher."""
+"""Read the word lists in ``lists.txt``, constants of this package and of the word matcher."""
 
 import re
 from functools import cache

@@ -1,4 +1,4 @@
-"""Names that users type: which are the same, and which are safe file names on every operating system."""
+"""Compare names that users type, and check that they are safe file names on every system."""
 
 import logging
 import os

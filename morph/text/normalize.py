@@ -1,8 +1,8 @@
-"""Write out figures, dates, prices, abbreviations and capitals as words, for checkpoints that cannot read them.
+"""Normalize text: numbers, dates, prices, abbreviations and capitals as words.
 
-The published checkpoints can, and their text is not changed (``TextProfile``). English goes through
+The published checkpoints read them as they are: their text is not changed (``TextProfile``). English goes through
 kitten-text-processing (NeMo's grammars in plain Python), sentence by sentence and only if necessary, after
-``signs.py`` and ``english/``. In other languages only numbers are written out.
+``signs.py`` and ``english/``. In other languages only numbers are normalized.
 """
 
 import logging
@@ -24,7 +24,7 @@ NUMBER = r"\d+(?:\.\d+)?"
 MONEY = r"[$\u00a3\u20ac](?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 MARKED = rf"\d{{1,2}}/\d{{1,2}}/\d{{4}}|\d{{1,2}}:\d\d|{MONEY}|{NUMBER}%"
 ITEM = re.compile(rf"(?:{MARKED})[,;]?|{NUMBER}[,;]", re.ASCII)
-# The first items are not cut apart: what is before a list may belong to the first one, as in "May 5, 2020, 2021".
+# The first items stay together: text before a list may belong to the first one, as in "May 5, 2020, 2021".
 FIRST_ITEMS = 2
 FIRST_AMOUNTS = 1
 WHOLE = r"0|[1-9]\d{0,8}|[1-9]\d{0,2}(?:,\d{3}){1,3}"
@@ -43,12 +43,12 @@ LONGEST_INPUT = 160  # characters: the library's time and memory grow faster tha
 FIGURES = re.compile(
     r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
 )
-MOST_REMEMBERED = 4096  # parts of sentences: a script is written out again at every run
+MOST_REMEMBERED = 4096  # parts of sentences: a script is normalized again at every run
 
 
 def cut_lists(text: str) -> list[str]:
     """Return a text in parts, without the space between them: cut before each item of a list but the first ones."""
-    # The library takes 0.1 s for each item: a date, a time, an amount, a percentage, or a number with a comma.
+    # The library takes 0.1 s per item: a date, a time, an amount, a percentage, or a number with a comma.
     cuts, items = [0], 0
     for word in WORD.finditer(text):
         is_item = ITEM.fullmatch(word[0]) is not None
@@ -90,46 +90,46 @@ def in_words(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class SpokenText:
-    """A text as it is spoken."""
+class NormalizedText:
+    """A normalized text."""
 
     text: str
     notes: tuple[str, ...] = ()  # for the report
-    ends: bool = True  # whether a sentence ends with it; of a long one, only the last part does
+    ends: bool = True  # whether a sentence ends with it
 
 
-def join_spoken(parts: Sequence[SpokenText]) -> SpokenText:
+def join_normalized(parts: Sequence[NormalizedText]) -> NormalizedText:
     notes = dict.fromkeys(note for part in parts for note in part.notes)
-    return SpokenText(" ".join(part.text for part in parts if part.text), tuple(notes))
+    return NormalizedText(" ".join(part.text for part in parts if part.text), tuple(notes))
 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Writes out the texts of one rendering."""
+    """The normalizer of one rendering's texts."""
 
     language: str  # ``TextProfile.normalize``
-    on_sentence: Callable[[], object] = lambda: None  # called before each part; may raise to cancel
+    on_sentence: Callable[[], object] = lambda: None  # called before each part, may raise to cancel
 
     def is_quick(self, text: str, spoken_in: str = "auto") -> bool:
-        """Return whether the library is not needed, which may take seconds for a long sentence full of figures."""
+        """Return whether the library is not needed: it may take seconds for a long sentence full of figures."""
         return not self._is_english(spoken_in) or not FIGURES.search(text)
 
     def _is_english(self, spoken_in: str) -> bool:
         return self.language == "en" and spoken_in.strip().lower() in LANGUAGES
 
-    def write_out(self, text: str, spoken_in: str = "auto") -> SpokenText:
-        """Return a text as it should be spoken; ``spoken_in`` is the language of the line."""
-        return join_spoken(list(self.parts(text, spoken_in)))
+    def write_out(self, text: str, spoken_in: str = "auto") -> NormalizedText:
+        """Normalize a text; ``spoken_in`` is the language of the line."""
+        return join_normalized(list(self.parts(text, spoken_in)))
 
-    def parts(self, text: str, spoken_in: str = "auto") -> Iterator[SpokenText]:
-        """Yield the result of ``write_out`` in parts: sentences, or one call of the library each for long ones."""
+    def parts(self, text: str, spoken_in: str = "auto") -> Iterator[NormalizedText]:
+        """Yield the result of ``write_out`` in parts: sentences, or for long ones a part per call of the library."""
         # A sentence that ended at a new line gets a stop, so that it still ends there.
         if other_numbers.is_spoken(self.language, spoken_in):
             said, missing = other_numbers.write_numbers(text, self.language)
-            yield SpokenText(said, tuple(missing))
+            yield NormalizedText(said, tuple(missing))
             return
         if not self._is_english(spoken_in):
-            yield SpokenText(text)
+            yield NormalizedText(text)
             return
         clean, notes = _readable(text)
         sentences = split_sentences(clean)
@@ -138,7 +138,7 @@ class Normalizer:
             for said, ends in self._sentence(one, notes):
                 has_words = has_words or any(char.isalnum() for char in said)
                 closes = ends and has_words and said and number < len(sentences)
-                yield SpokenText(self.close(said) if closes else said, tuple(notes), ends)
+                yield NormalizedText(self.close(said) if closes else said, tuple(notes), ends)
                 notes.clear()
 
     def close(self, piece: str) -> str:
@@ -151,7 +151,7 @@ class Normalizer:
 
     def _sentence(self, sentence: str, notes: list[str]) -> Iterator[tuple[str, bool]]:
         """Yield a sentence as it is spoken, each part with whether it is the last one."""
-        # The library holds the GIL: of a long sentence with figures it gets one part, or item of a list, per call.
+        # The library holds the GIL, so a long sentence with figures is passed in parts, or items of a list.
         self.on_sentence()
         sentence = english.before(sentence)
         if not FIGURES.search(sentence):
@@ -161,7 +161,7 @@ class Normalizer:
         first, *others = (item for part in parts for item in cut_lists(part))
         yield english.after(self._read_out(first, notes)), not others
         for number, part in enumerate(others, start=1):
-            # Behind a comma, which is left out again: it does not begin with a capital letter.
+            # After a comma, which is removed again, it does not begin with a capital letter.
             said = english.after(f", {self._read_out(part, notes)}").removeprefix(",").lstrip()
             yield said, number == len(others)
 
@@ -178,7 +178,7 @@ class Normalizer:
             return text
         try:
             said = read_out(text)
-        except ValueError as error:  # also its NoPathError: it found no reading
+        except ValueError as error:  # including its NoPathError
             log.info("%r could not be written out: %s", text, error)
             notes.append(f"{text[:40]!r} could not be written out, and was spoken as it is")
             return text

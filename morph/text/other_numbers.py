@@ -1,4 +1,4 @@
-"""Write out numbers in other languages than English with num2words, if it is installed."""
+"""Normalize numbers in other languages than English with num2words, if it is installed."""
 
 # Whole numbers and decimals, with the language's separators, and percent; dates, times and telephone numbers stay.
 

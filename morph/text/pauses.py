@@ -1,4 +1,4 @@
-"""Pauses in a text: ``[pause 0.4]`` is 0.4 seconds of silence."""
+"""Read pauses in a text: ``[pause 0.4]`` is 0.4 seconds of silence."""
 
 import re
 from dataclasses import dataclass

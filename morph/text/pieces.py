@@ -1,4 +1,4 @@
-"""Cut a text into pieces, complete or while it is written out: each is yielded when later text cannot change it."""
+"""Split a text into pieces, also while it arrives: a piece is yielded once later text cannot change it."""
 
 import re
 import sys
@@ -51,7 +51,7 @@ def split_arriving(parts: Iterable[tuple[str, bool]], max_chars: int) -> Iterato
 class _Cutter:
     """Cuts a text into parts of at most ``limit`` characters: sentences, or parts of long ones."""
 
-    # Parts of a text, here and below, are with the white space around them: joined, they are the text.
+    # Parts, here and below, include the white space around them: joined, they are the text.
 
     def __init__(self, limit: int):
         self._limit = limit
@@ -83,7 +83,7 @@ class _Cutter:
             yield from _even(clause, self._limit)
 
     def _go_on(self, text: str, known: str) -> Iterator[str]:
-        """Yield certain parts of the open sentence if it is too long; it is ``known`` that it goes on to there."""
+        """Yield parts of the open sentence if it is too long; ``known`` is its beginning that is certain."""
         if self._level == SENTENCE and len(known.lstrip()) > self._limit:
             self._level = CLAUSES
         if self._level == SENTENCE:
@@ -102,7 +102,7 @@ class _Cutter:
 
 
 def _even(clause: str, limit: int) -> list[str]:
-    """Return a clause, or its parts of similar length if it is too long: a last part of one word sounds cut off."""
+    """Return a clause, or parts of similar length if it is too long: a single last word would sound cut off."""
     length = len(clause.strip())
     if length <= limit:
         return [clause]

@@ -1,4 +1,4 @@
-"""How texts are prepared for a checkpoint; ``checkpoint/profile.py`` reads it."""
+"""A checkpoint's settings for text, which ``checkpoint/profile.py`` reads."""
 
 from dataclasses import dataclass
 

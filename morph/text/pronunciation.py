@@ -24,14 +24,14 @@ MOST_WORDS = 10_000  # of a list
 LONGEST_WORD, LONGEST_READING = 100, 200  # characters
 MOST_NAMED = 10  # faulty rows in an error
 MOST_REPORTED = 5  # readings in a report
-# What a text may be longer by as it is read: a server that allows a length means about as much speech.
+# How much longer readings may make a text: a server's limit of its length is meant as one of speech.
 MOST_GROWTH, ALWAYS_ALLOWED = 4, 2000
-TAKEN = "<>|[]"  # these have a meaning in texts
+TAKEN = "<>|[]"  # have a meaning in texts
 # Runs in linear time on any text: its parts are bounded, and none begins again at a character of another.
 _SIDE = r"[^<>|\[\]\s](?:[^<>|\[\]\n]{0,%d}[^<>|\[\]\s])?"
 MARK = re.compile(rf"<(?P<shown>{_SIDE % (LONGEST_WORD - 2)})\|(?P<read>{_SIDE % (LONGEST_READING - 2)})>")
 NO_WORDS = re.compile(rf"{MARK.pattern}|(?i:{PAUSE.pattern})")  # where lists do not look
-# Looks like a mark, and is none. Nor is <|im_end|>, as language models write it.
+# Looks like a mark and is none; <|im_end|>, which language models write, is not reported.
 NO_MARK = re.compile(r"<(?!\s|\|[^<>|\n]{0,100}\|>)[^<>|\n]{0,100}\|[^<>\n]{0,200}>?")
 MARK_BEGUN = re.compile(
     rf"<(?!\s)[^<>|\[\]\n]{{0,{LONGEST_WORD}}}(?:\|[^<>|\[\]\n]{{0,{LONGEST_READING}}})?\Z"

@@ -1,4 +1,4 @@
-"""Signs as plain characters: quotes, dashes, fractions, powers, spaces in numbers; emoji are dropped.
+"""Replace signs by plain characters: quotes, dashes, fractions, powers, spaces in numbers; drop emoji.
 
 NFKC would change the numbers of some signs: 1½ would be 11/2, and 10² 102. So these are written out first.
 """

@@ -23,13 +23,13 @@ SENTENCE_END = re.compile(
 
 WORD_BEFORE = re.compile(r"[^\W_]+(?:\.[^\W_]+)*\Z")  # not $, which a new line may follow
 LONGEST_WORD = 24
-LONGEST_SPACE = 8  # between a sentence and the word after it, as far as that word is looked at
+LONGEST_SPACE = 8  # characters between a sentence and the word after it that are searched
 # J  U.S  e.g  z.B  т.д, a letter of "d. h." or "т. е.", and the day in "am 3. Mai". Korean and Chinese one-syllable
 # words are not initials, nor is the Russian word for I.
 INITIALS = re.compile(r"[A-ZÀ-Þa-zА-Яа-ю]|[A-Za-zА-я](?:\.[A-Za-zА-я])+|\d{1,2}")
 # a letter after one of these is the end of a word: can't, Allons-y
 JOINED = ("'", "’", "-", "\u2010", "\u2011")
-# What is before the last figures of a number, which is no ordinal then: $25, 10:30, 6/7.
+# Characters before the last figures of a number, which is then no ordinal: $25, 10:30, 6/7.
 IN_NUMBERS = ("$", "\u00a3", "\u20ac", ":", "/", ",", "#")
 # Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
 ABBREVIATIONS = word_set("split.abbreviations")
@@ -41,12 +41,12 @@ BEFORE_NUMBERS = word_set("split.before_numbers")
 SMALL_BEFORE_NUMBERS = frozenset(("max", "min", "est", "c", "op", "Op", "Est", "par"))
 # English words with which sentences begin: "It needs 12 V. It is warm."
 OPENERS = word_set("split.openers")
-# Behind one of these words a number of one or two digits, or a letter, ends a sentence whatever follows: "He is 25.
+# After one of these words a number of one or two digits, or a letter, ends a sentence whatever follows: "He is 25.
 # Mary". Elsewhere it may be an ordinal or an initial: "am 3. Mai", "J. K. Rowling".
 ENGLISH_BEFORE_NUMBERS = word_set("split.english_before_numbers")
 BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vitamin".split())  # noqa: SIM905
 AUXILIARIES = frozenset("am and as can could did do had have may must should so than was will would".split())  # noqa: SIM905
-# The word after a dot, once its end is there: texts come in parts (see ``arriving.py``).
+# The word after a dot, once it is complete: texts arrive in parts (see ``arriving.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = word_set("split.never_last")
 FACTORIAL_BEHIND = tuple("=+*/\xd7\xf7<>")
@@ -116,7 +116,7 @@ def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:
     if word is None or not _is_short_form(word, behind):
         return True
     if first + word.start() == begin and INITIALS.fullmatch(word[0]) and "." not in word[0]:
-        return False  # what is before a dot alone counts: "1. Eggs", "A. Milne"
+        return False  # "1. Eggs", "A. Milne"
     return _opens_behind(text, match.end(), word[0]) or _is_last(word)
 
 

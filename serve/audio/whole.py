@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ...morph.audio.writer import FFMPEG, LIBSNDFILE, PLAIN, Encoder, encode, maker_of, open_encoder
+from ...morph.audio.writer import FFMPEG, LIBSNDFILE, PLAIN, Encoder, encode, encoder_kind, open_encoder
 from .speed import SpeedChange
 
 PLAIN_THREADS = 2  # numpy, which releases the GIL for long arrays
@@ -74,12 +74,12 @@ class Encoders:
         }
 
     def submit(self, name: str, encode: Callable[[], Whole]) -> Future[Whole]:
-        return self._pools[maker_of(name, complete=True)].submit(encode)
+        return self._pools[encoder_kind(name, complete=True)].submit(encode)
 
     def open_stream(self, name: str, sample_rate: int) -> StreamEncoder:
         """Return an encoder for a stream; close it when its answer ends."""
-        made_by = maker_of(name, complete=False)
-        pool = None if made_by == PLAIN else self._pools[made_by]
+        kind = encoder_kind(name, complete=False)
+        pool = None if kind == PLAIN else self._pools[kind]
         return StreamEncoder(open_encoder(name, sample_rate), pool)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from ...morph.speech.pieces import concatenate, text_as_spoken
 from ...morph.speech.report import compose, engines_of
 from ...morph.speech.takes import RetryPolicy, is_silent, next_seed, rank
 from ...morph.text.duration import likely_frames
-from ...morph.text.normalize import SpokenText
+from ...morph.text.normalize import NormalizedText
 from ...morph.text.pauses import without_pauses
 from ...morph.words.timing import WordTime, retime_words, shown_words
 from .attempts import Attempts, LoopThread, LoopWakeUpEvent
@@ -123,7 +123,7 @@ class RemoteLine:
         waveform, rate = answer.waveform, answer.sample_rate
         text = str(line.text)
         readings = line.find_readings(text)
-        said = SpokenText(told.spoken or without_pauses(self.job.text))
+        said = NormalizedText(told.spoken or without_pauses(self.job.text))
         report = LineReport(
             line.name,
             text,

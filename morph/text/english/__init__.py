@@ -1,4 +1,4 @@
-"""English as people read it aloud: rules for what the normalizer's library misses or reads differently.
+"""Normalize English: rules for text that the normalizer's library misses or reads unlike people do.
 
 The rules are tables of linear-time patterns by topic. Their order matters: each sees the output of those before it.
 """
@@ -44,19 +44,19 @@ RULES: tuple[Rule, ...] = (
     *figures.LONG_NUMBERS,
     *units.QUOTES,
 )
-# Sentences: a kept line is written out for its key and when it is spoken, a script at every run.
+# Sentences: a cached line is normalized for its key and again when it is spoken, a script at every run.
 MOST_REMEMBERED = 4096
 
 
 @lru_cache(MOST_REMEMBERED)
 def before(sentence: str) -> str:
-    """Write out what the library would read wrongly."""
+    """Normalize text that the library would read wrongly."""
     return keep_stop(sentence, apply(RULES, sentence))
 
 
 @lru_cache(MOST_REMEMBERED)
 def after(sentence: str) -> str:
-    """Write out remaining capitals and digits, and capitalize months."""
+    """Normalize the library's result: remaining capitals and digits, and the case of months."""
     sentence = lower_capitals(sentence.replace(units.CLOSING, '"'))
     sentence = DIGIT.sub(lambda match: f" {DIGITS[int(match[0])]} ", sentence)
     sentence = dates.MONTH_OF_DAY.sub(lambda match: match[0].title(), sentence)

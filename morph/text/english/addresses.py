@@ -8,7 +8,7 @@ from .rules import Rule, alternatives, rule
 from .short_forms import DIRECTIONS
 from .words import in_pairs
 
-# What has a slash after a name with a dot, or begins with one; C:\Users; foo_bar. Without white space: no sentence.
+# example.org/about, https://example.org
 SITE = re.compile(
     r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)"
 )
@@ -22,7 +22,7 @@ READ_AS_WORDS = frozenset("com org net gov zip gif json bat log ini wav flac tar
 PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
 KEYS = ("control", "command", "alt", "shift")
-# Without a path: only ends that are no words, since "the end.then" is no page.
+# Without a path: only endings that are no words, since "the end.then" is no page.
 ENDING = re.compile(r"(?<![\w.])\.(com|org|net|NET|edu|gov|pdf|exe|zip|csv|txt|jpg)\b(?!\.\w)")  # a .com site
 DOMAIN = re.compile(
     r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"

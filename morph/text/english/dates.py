@@ -31,7 +31,7 @@ BEFORE_DAY = (
 SHORT_DATE = re.compile(rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)")
 # 9/11/01
 EARLY_DATE = re.compile(r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])/0([1-9])(?![\w/-]|\.\d)")
-# No fraction that people write has these parts: 2/29
+# 2/29: nobody writes such fractions
 SURE_DATE = re.compile(
     r"(?<![\w.,/$-])(?<!\d )(1[0-2]|[1-9])/(1[3-47-9]|2[1-36-9]|31)(?![\w/-]|\.\d| of\b| ?=)"
 )

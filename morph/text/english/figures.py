@@ -23,7 +23,7 @@ OTHER_POINTS = str.maketrans(".,", ",.")
 LONG_NUMBER = re.compile(
     r"(?<![\w.,:#/+-])(?<!\d )[1-9]\d{4,8}(?![\w/+-]|[.,:]\d| \d)(?:(?<=00)|(?= (?:[a-z]{3,40}s|people)\b))"
 )
-# What names something by a number, and ZIP codes after a state: NY 10000.
+# Words before a number that is a name, and states before a ZIP code: NY 10000.
 NUMBERED = alternatives_of("figures.numbered")
 IDENTIFIER = re.compile(rf"\b(?:[A-Z]{{2,}}|(?i:{NUMBERED}))\W{{1,3}}(?:(?:is|was|no|number)\W{{1,3}})?\Z")
 # Four digits that count: she left him 1999 books, 1250 feet, but in 1999 books were cheap.
@@ -36,7 +36,7 @@ BEFORE_YEARS = word_set("figures.before_years")
 OPENING_COUNTS = frozenset(("about", "over", "nearly", "almost", "some", "exactly", "only", "roughly", "all"))
 GIVEN = re.compile(r"\b(?:left|gave|gives|give|sent|sold|lent|showed|bought|brought|paid|owes?|owed|cost) \Z")
 MEASURES = word_set("figures.measures")
-LONGEST_NAME = 40  # characters before a number, as far as such a word is looked for
+LONGEST_NAME = 40  # characters before a number that are searched for such a word
 # a 1,500-meter race, a 100-year-old tree
 THOUSANDS_HYPHEN = re.compile(
     r"(?<=\d,\d{3})-(?=[a-z])|(?:(?<=[ \"'(]\d{3})|(?<=[ \"'(]\d{4})|(?<=^\d{3})|(?<=^\d{4}))-(?=[a-z]{3,20}-)"
@@ -100,7 +100,7 @@ def _counted(match: re.Match[str]) -> str:
 
 
 def _dates(word: str, match: re.Match[str]) -> bool:
-    """Return whether a number after a word may be a year, as "in" and "the" tell; gave her 1999 books has none."""
+    """Return whether a number after a word, such as "in", may be a year; "gave her 1999 books" has none."""
     if word == "her":
         before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
         return GIVEN.search(before) is None

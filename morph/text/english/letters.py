@@ -1,6 +1,6 @@
-"""Words in capitals: spoken as words ("Nasa"), spelled ("bee bee see"), or loud."""
+"""Normalize words in capitals: spoken as words ("Nasa"), spelled ("bee bee see"), or emphasized."""
 
-# Every voice tried says "bee bee see" correctly, hardly any says "B B C" correctly (demo voice).
+# Every voice tried reads "bee bee see" correctly, hardly any "B B C" (demo voice).
 
 import re
 from collections.abc import Iterable
@@ -54,14 +54,14 @@ NAMED = {
     "ACT": re.compile(r"\0(?= (?:scores?|exam|test|prep))"),
     "SAT": re.compile(r"\b(?:[Tt]he|an|[Hh]er|[Hh]is|[Mm]y|[Yy]our) \0|\0(?= (?:score|exam|test|prep))"),
 }
-LONGEST_NEIGHBOUR = 16  # characters, as far as a word's neighbours are looked at
+LONGEST_NEIGHBOUR = 16  # characters of a word's context on each side
 READ_AS_WORDS = frozenset("HUD PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905
 # Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
 SPELLED = word_set("letters.spelled")
 SAID_AS = table("letters.said_as")
 # Names with small letters among their capitals.
 MIXED = table("letters.mixed")
-# Beginnings and ends of short words that can be said: ISBN and HDMI cannot.
+# Beginnings and endings of pronounceable short words: ISBN and HDMI are not.
 BEGINNING = re.compile(
     r"[AEIOUY]|[B-DF-HJ-NP-TV-XZ][AEIOUY]|[BCFGKPSL]L|[BCDFGKPTW]R|[CGPRSTW]H|S[CKMNPQTVW]|[DT]W|[KG]N|PS|QU|TS|CZ"
 )

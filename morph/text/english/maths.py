@@ -46,7 +46,7 @@ def _power(match: re.Match[str]) -> str:
 
 
 def _size(match: re.Match[str]) -> str:
-    """Return "4 by" for 4x6, and for 4 \u00d7 6 cm, which is no product."""
+    """Return "4 by" for 4x6, and for 4 \u00d7 6 cm, which is a size."""
     by = match[2] in "xX" or MEASURED.match(match.string, match.end())
     return f"{match[1]} {'by' if by else 'times'} "
 
@@ -61,7 +61,7 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?<=\d) ?[x\u00d7] ?(?=10(?:\^|\u00b2| squared| cubed| to the))", " times "),  # 3 x 10^8
     rule(r"(?<=[\w)])\^\(?([+-]?)(\d+|[a-z])\)?", _power),  # 10^6, x^2
     rule(r"([\u221a\u221b]) ?\(?(?=[\w(])", lambda match: ROOTS[match[1]]),
-    # One to the other: 5 x 3 = 15 is a product, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
+    # 5 x 3 = 15 is a multiplication, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
     rule(rf"(?<![\w.])({NUMBER}) ?[x\u00d7*] ?(?={NUMBER}(?: ?[x\u00d7*] ?{NUMBER})* ?=)", r"\1 times "),
     (SCREEN, lambda match: f"{in_pairs(match[1])} by {in_pairs(match[2])}"),
     rule(rf"(?<![\w.,])(?!0x)({NUMBER}) ?([xX\u00d7]) ?(?={NUMBER})", _size),

@@ -3,7 +3,7 @@
 import re
 
 from ..lists import alternatives_of, pairs, table
-from .rules import Rule, Said, alternatives, rule
+from .rules import Replacement, Rule, alternatives, rule
 
 AMOUNT = r"\d+(?:,\d{3})*(?:\.\d+)?"
 MILLIONS = table("money.millions")
@@ -59,7 +59,7 @@ def _scaled(amount: str, suffix: str | None, word: str | None) -> str:
     return f"{amount} {scale}" if scale else amount
 
 
-def _in_currency(names: dict[str, tuple[str, str]]) -> Said:
+def _in_currency(names: dict[str, tuple[str, str]]) -> Replacement:
 
     def said(match: re.Match[str]) -> str:
         scaled = _scaled(match["amount"], match["suffix"], match["word"])

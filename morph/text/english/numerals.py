@@ -27,7 +27,7 @@ RULED = re.compile(
     r" (?:was|is|never|also|became|had|lost|won|came|built|took|sent|made|wrote|fled|fought|[a-z]{2,12}ed)\b"
 )
 TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
-# IV and VI after a name that no sentence begins with, and before what goes on about it: Rocky IV is a film.
+# IV and VI after a name, and before a word that continues the sentence: Rocky IV is a film.
 BEHIND_NAME = re.compile(
     r"(?<![\w'])([A-Z][a-z]{2,15}) (IV|VI|XI|XX|XV|XL)\b(?=(?:'s)?(?:[.,;:!?)\"]|$| (?:is|was|has|had|came|and|of|in|"
     r"on|at|for|with|by|the|will|won|premiered|starts|opens)\b))"

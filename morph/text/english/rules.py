@@ -1,15 +1,15 @@
-"""A rule: a pattern that takes linear time, and its replacement. A pattern of more than a line has a name above."""
+"""Normalization rules: a pattern that takes linear time, and its replacement."""
 
 import re
 from collections.abc import Callable, Iterable
 
-Said = str | Callable[[re.Match[str]], str]
-Rule = tuple[re.Pattern[str], Said]
+Replacement = str | Callable[[re.Match[str]], str]
+Rule = tuple[re.Pattern[str], Replacement]
 
 LAST_STOP = re.compile(r"[.!?\u3002][\"')\]]*$")
 
 
-def rule(pattern: str, said: Said) -> Rule:
+def rule(pattern: str, said: Replacement) -> Rule:
     return re.compile(pattern), said
 
 
@@ -20,7 +20,7 @@ def apply(rules: Iterable[Rule], sentence: str) -> str:
 
 
 def keep_stop(written: str, said: str) -> str:
-    """Return ``said`` with the stop of the written sentence, if it was lost as the dot of a short form."""
+    """Return ``said`` with the stop of the written sentence, if it was lost as an abbreviation's dot."""
     stop = LAST_STOP.search(written)
     return said.rstrip("\"')]") + stop[0] if stop and not LAST_STOP.search(said) else said
 

@@ -1,9 +1,9 @@
-"""Short forms with dots and slashes: titles, streets, references, units of recipes, days and months."""
+"""Abbreviations with dots and slashes: titles, streets, references, units of recipes, days and months."""
 
 import re
 
 from ..lists import table
-from .rules import Rule, Said, alternatives, like, rule
+from .rules import Replacement, Rule, alternatives, like, rule
 
 MONTHS = tuple(
     "January February March April May June July August September October November December".split()  # noqa: SIM905
@@ -28,7 +28,7 @@ BEFORE_NUMBERS = table("short_forms.before_numbers")
 BEFORE_NUMBER = re.compile(
     rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d|[IVXL]{{2,}}\b)"
 )
-# Those that are no words, so that they need no dot.
+# Abbreviations that are no words and need no dot.
 PLAIN_BEFORE_NUMBERS = "nos|pp|paras?|sect|qty|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
 TITLES = table("short_forms.titles")
 # British ones have no dot: Mr Lee.
@@ -52,7 +52,7 @@ INSIDE = table("short_forms.inside")
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
 
 
-def _whole(words: dict[str, str]) -> Said:
+def _whole(words: dict[str, str]) -> Replacement:
     return lambda match: like(match[1], words[match[1].lower()])
 
 
@@ -61,7 +61,7 @@ def _street(match: re.Match[str]) -> str:
     return STREETS[match[1]] if named else match[0]
 
 
-def _calendar(names: dict[str, str]) -> Said:
+def _calendar(names: dict[str, str]) -> Replacement:
     return lambda match: names[match[match.lastindex or 1]]
 
 

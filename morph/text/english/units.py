@@ -1,4 +1,4 @@
-"""Units that the library misses or spells, their dots, feet and inches, and units as adjectives."""
+"""Normalize units that the library misses or spells, feet and inches, and units as adjectives."""
 
 import re
 
@@ -12,7 +12,7 @@ UNITS = pairs("units.units")
 # Units that people write with these of the prefixes; "-" is none.
 PREFIXES = table("units.prefixes")
 METRIC = table("units.metric")
-# What there is of something for each of something else.
+# Rates: 60 mph, 30 fps.
 RATES = table("units.rates")
 EACH = table("units.each")
 UNITS |= {
@@ -43,7 +43,7 @@ FEET_INCHES = re.compile(
 )
 # A quotation mark that opens or closes; years such as '90s open nothing.
 QUOTE = re.compile(r"(?P<opens>(?<!\w)'(?!\d\ds\b)(?=\w))|(?<=[\w.,!?])'(?!\w)")
-LONGEST_QUOTE = 80  # characters, as far as its beginning is looked for
+LONGEST_QUOTE = 80  # characters that are searched for its beginning
 # A quotation that ends in a figure: a figure alone, or one behind which nothing else ends it ("A 27" screen.").
 OPENS = r"(?<![\w.,!?%'\")\]])\"(?=[^\s\"])"
 QUOTED = re.compile(rf"({OPENS}(?:[\d.,:]+(?=\")|[^\"]*(?=\"[^\"]*(?:\Z|{OPENS}))))(?<=\d)\"")
@@ -51,7 +51,7 @@ CLOSING = "\u201d"  # the library reads " after a figure as inches
 DETERMINER = r"\b(?i:an?|the|this|that|his|her|my|your|their|our|one|another) (?:[\d.]+ by )?"
 NUMBER_BEFORE = re.compile(rf"({DETERMINER})?(?<![\w.,/])([\d.,]+(?:/\d+)?) ?\Z")
 LONGEST_NUMBER = 24
-# What is nearly always described by a length or a weight: the 100 m dash, a cheap 9 mm pistol.
+# Nouns that a length or a weight nearly always describes: the 100 m dash, a cheap 9 mm pistol.
 DESCRIBED = re.compile(rf" (?:{alternatives_of('units.described')})\b")
 NOUN = re.compile(rf" (?!(?:{NO_NOUN})\b)[a-z]")
 

@@ -1,4 +1,4 @@
-"""Numbers in words that the library would group differently: years, decades, codes."""
+"""Write numbers as words where the library would group them differently: years, decades, codes."""
 
 from ..lists import table
 

@@ -1,1 +1,1 @@
-"""Scripts and captions: who says which line and when, and the files of subtitles."""
+"""Scripts and captions: read their lines, speakers and times; write subtitle files."""

@@ -1,4 +1,4 @@
-"""Captions to dub: SRT or WebVTT in, lines of a script with their times out.
+"""Read captions to dub: SRT or WebVTT to lines of a script with their times.
 
 A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
 NARRATOR. WebVTT's mark ``<v NAME>`` chooses the voice, if the cast has that name, and is never spoken. Tags such as
@@ -7,8 +7,8 @@ at the beginning of a caption's lines are left out. A caption of several speaker
 beginning of its lines, becomes one for each, in turn: they share its time by the lengths of their texts.
 
 ``[door slams]`` is a sound wherever it stands. ``(laughs)`` and its full-width forms are one at the beginning or the
-end of a caption, alone on a line, and after a sign; inside a sentence, parentheses hold words of the sentence. What is
-between two notes (``\u266a la la \u266a``, ``# la la #``) or after one that begins a line is music.
+end of a caption, alone on a line, and after a sign; inside a sentence, parentheses hold words of the sentence. Text
+between two notes (``\u266a la la \u266a``, ``# la la #``), or after one that begins a line, is music.
 """
 
 import re

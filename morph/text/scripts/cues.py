@@ -1,4 +1,4 @@
-"""Cues of captions, and their files: SRT, WebVTT, and ASS, which is only written.
+"""Read and write subtitle files: SRT, WebVTT, and ASS, which is only written.
 
 WebVTT's ``<v NAME>`` names a cue's speaker. A cue of several speakers becomes one for each, in turn: they share its
 time by the lengths of their texts.
@@ -26,11 +26,11 @@ VTT_COMMENT = re.compile(
 )
 BLANK = re.compile(r"^[ \t]+$", re.MULTILINE)
 VOICE = re.compile(r"(?:^[-\u2010-\u2014][ \t]*)?<v(?:\.[^\s<>|]*)?\s+([^<>|\s][^<>|]*)>", re.MULTILINE)
-# Also the time of a word. <shown|read> and what is less than b are no tags.
+# Also a word's time, but neither <shown|read> nor "a < b".
 TAG = re.compile(r"</?[A-Za-z][^<>|]*>|< ?/? ?[A-Za-z] ?>|<[\d:.]+>")
 STYLE = re.compile(r"\{\\[^{}]*\}")  # of ASS, found in SRT too; other braces are words
 ENTITY = re.compile(r"&#?\w{1,31};")  # only with its semicolon: R&D and "Q&not" are words
-# White words on a film, grey until they are said. Sizes are for a height of 1080.
+# White words, grey until they are spoken. Sizes are for a height of 1080.
 ASS_HEAD = Path(__file__).with_name("head.ass").read_text(encoding="utf-8")
 # Braces hold commands in ASS, and so does what is after a backslash: a word joiner makes it a letter.
 ASS_LETTERS = str.maketrans({"{": "(", "}": ")", "\\": "\\\u2060"})

@@ -9,13 +9,13 @@ import pytest
 from qwen3_tts_morph.morph.kept import cache as line_cache
 from qwen3_tts_morph.morph.kept.cache import CacheSize, DamagedLine, LineCache
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
-from qwen3_tts_morph.morph.text.normalize import SpokenText
+from qwen3_tts_morph.morph.text.normalize import NormalizedText
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.morph.words.trace import Trace
 
 VOICE = Voice("preset", "0b6", speaker="ryan")
 LINE = Line("It costs $5.", VOICE, name="ANNA")
-TEXT = SpokenText("It costs five dollars.", ("A note.",))
+TEXT = NormalizedText("It costs five dollars.", ("A note.",))
 SAMPLES = np.array([0.0, -0.0, 1e-42, 1.0, -1.0, 1 / 3], dtype=np.float32)
 
 

@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
 from qwen3_tts_morph.morph.speech.takes import Take, next_seed
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.duration import held_frames, longest_frames
+from qwen3_tts_morph.morph.text.duration import longest_frames, minimum_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -266,7 +266,7 @@ def test_a_line_cannot_end_early_if_the_checkpoint_needs_it(synthesizer, model, 
     free = [one.report.frames for one in render_lines(synthesizer, lines, options)]
     monkeypatch.setattr(model, "profile", TextProfile(hold_end=True))
     held = [one.report.frames for one in render_lines(synthesizer, lines, options)]
-    assert min(free) < held_frames(lines[0].text, after_reference=False) <= min(held)
+    assert min(free) < minimum_frames(lines[0].text, after_reference=False) <= min(held)
 
 
 def test_the_checkpoints_own_sampling_is_the_default(synthesizer, model, voice, monkeypatch) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.decoded import Decoded
 from qwen3_tts_morph.morph.speech.takes import ENDS, RetryPolicy, Take, is_silent, judge_end
-from qwen3_tts_morph.morph.text.duration import held_frames, shortest_frames
+from qwen3_tts_morph.morph.text.duration import minimum_frames, shortest_frames
 
 RATE = 24000
 TEXT = "Please close the door behind you."
@@ -58,7 +58,7 @@ def test_a_take_is_judged_by_its_length_and_its_level(frames, ended, level, want
 )
 def test_ordinary_speech_is_never_too_early(text, spoken_frames) -> None:
     assert shortest_frames(text) < 0.6 * spoken_frames
-    assert held_frames(text, after_reference=False) <= spoken_frames
+    assert minimum_frames(text, after_reference=False) <= spoken_frames
 
 
 def test_two_to_four_frames_are_too_early_for_a_sentence() -> None:

@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed
 from qwen3_tts_morph.morph.speech.text_reader import TextReader
 from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.normalize import FIGURES as FIGURE
-from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, Normalizer, SpokenText
+from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, NormalizedText, Normalizer
 from qwen3_tts_morph.morph.text.pieces import split_text
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
@@ -74,7 +74,7 @@ def fed(given: str | Iterable[str], voice: Voice = VOICE) -> tuple[Any, ...]:
     return facts_of(parts.pieces), parts.said, parts.readings, parts.line.text, str(feed.error)
 
 
-def cut(text: str) -> tuple[SpokenText, list[Piece]]:
+def cut(text: str) -> tuple[NormalizedText, list[Piece]]:
     parts = LinePieces(Line(text, VOICE), GenerateOptions(), BUILDER)
     parts.cut()
     return parts.said, parts.pieces
