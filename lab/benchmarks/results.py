@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -89,22 +89,7 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-class Flat(Protocol):
-    """A row of any table."""
-
-    @property
-    def table(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def precision(self) -> str: ...
-
-    def flat(self) -> dict[str, Any]:
-        """Return the row as one level of keys."""
-        ...
-
-
-def save_rows(rows: Sequence[Flat], device: torch.device, options: argparse.Namespace) -> Path:
+def save_rows(rows: Sequence[Row | PartRow], device: torch.device, options: argparse.Namespace) -> Path:
     """Write the rows to the machine's file, with their origin; rows of the same origin and kind are replaced.
 
     ``options`` are those of ``origin.add_output``.
