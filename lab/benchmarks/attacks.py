@@ -300,7 +300,6 @@ def attacked(name: str, address: str, seconds: float) -> Iterator[None]:
 
 
 def measure(name: str, address: str, alone: ClientTimes, options: argparse.Namespace) -> AttackRow:
-    """Measure one attack."""
     client, until = ClientTimes(), time.monotonic() + options.seconds
     with attacked(name, address, options.seconds + TIMEOUT_S), watched_health(address, client):
         while len(client.first_s) < options.lines and time.monotonic() < until:

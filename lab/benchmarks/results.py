@@ -66,7 +66,6 @@ class PartRow:
     batch: int
 
     def flat(self) -> dict[str, Any]:
-        """See ``Row.flat``."""
         names = [one.name for one in fields(Row) if one.name != "details"]
         return {**dict.fromkeys(names), **asdict(self)}
 
@@ -170,14 +169,12 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def _cell(value: float | str | None) -> str:
-    """Return a detail as it is shown."""
     if value is None or isinstance(value, str):
         return value or ""
     return f"{value:.2f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, and add the files' rows."""
     table = argparse.ArgumentParser(description="Add rows that were measured elsewhere.")
     table.add_argument("files", type=Path, nargs="+", help="as benchmarks wrote them under --out")
     table.add_argument("--into", type=Path, default=FOLDER, help="folder (default: lab/benchmarks/results)")
