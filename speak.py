@@ -15,7 +15,6 @@ input, and 130 when interrupted.
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
@@ -73,11 +72,12 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
     """Hold the folder of the environment; wait while another first run has it, and say so once."""
     from qwen3_tts_morph.serve.terminal.folder_lock import exclusive
 
-    waits = itertools.count()
+    told: list[Path] = []
 
     def wait_for_it(_: Path) -> None:
-        if next(waits) == 0:
+        if not told:
             note("another run prepares the environment: waiting for it")
+            told.append(folder)
         time.sleep(0.5)
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -250,6 +250,7 @@ class LineReader:
         return chunk
 
     def close(self) -> None:
+        """See ``SpeechStream.cancel``."""
         self._stream.cancel(self._index)
 
 

@@ -7,14 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from qwen3_tts_morph.postprocess.rates import resample
+from qwen3_tts_morph.morph.hearing.whisper import Whisper
 
 from ..judges.asr import join_model
-
-RATE = 16000
 
 
 @dataclass(frozen=True)
@@ -34,31 +32,15 @@ class WordRecogniser(Protocol):
 
 
 class WhisperTranscriber:
-    """whisper-base on the CPU in int8, with the times of words."""
+    """whisper-base, as Transcribe uses it."""
 
-    def __init__(self, folder: Path, threads: int = 1):
-        from faster_whisper import WhisperModel
-
-        joined = str(join_model(folder))
-        self._model: Any = WhisperModel(
-            joined, device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
-        )
+    def __init__(self, folder: Path):
+        self._whisper = Whisper(join_model(folder), "base")
 
     def transcribe(self, waveform: np.ndarray, sample_rate: int) -> list[TranscribedWord]:
         """Return the words of a waveform, float32 ``[T]``."""
-        segments, _ = self._model.transcribe(
-            resample(waveform, sample_rate, RATE),
-            language="en",
-            beam_size=5,
-            temperature=0.0,
-            condition_on_previous_text=False,
-            word_timestamps=True,
-        )
-        return [
-            TranscribedWord(word.word.strip(), round(float(word.start), 3), round(float(word.end), 3))
-            for segment in segments
-            for word in segment.words or ()
-        ]
+        found = self._whisper.transcribe_words(waveform, sample_rate, "english")
+        return [TranscribedWord(one.text, round(one.start_s, 3), round(one.end_s, 3)) for one in found.words]
 
 
 def transcribe_line(
@@ -78,4 +60,5 @@ def plain(word: str) -> str:
 
 
 def join(words: Sequence[TranscribedWord]) -> str:
+    """Return the words as one text."""
     return " ".join(word.word for word in words)

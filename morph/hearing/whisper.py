@@ -3,6 +3,8 @@
 import json
 import logging
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +13,7 @@ import numpy as np
 from ...postprocess.checks import check_choice
 from ...postprocess.rates import resample
 from ..options import RECOGNISERS
+from ..words.timing import WordTime
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,15 @@ def check_installed() -> None:
             f"the recogniser needs the packages faster-whisper and transformers ({error}): run {sys.executable} "
             "-m pip install faster-whisper transformers and restart, or go without a recogniser"
         ) from error
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """The words of a recording in ``text``, with their times, and the language: one of CODES, or Whisper's code."""
+
+    text: str
+    words: tuple[WordTime, ...]
+    language: str
 
 
 class Recogniser(Protocol):
@@ -55,15 +67,44 @@ class Whisper:
 
     def transcribe(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
         """Transcribe a waveform (float32 ``[T]``); Whisper detects "auto", and languages that are not in CODES."""
-        segments, _ = self._model.transcribe(
+        segments, _ = self._decode(
+            waveform, sample_rate, language, without_timestamps=len(waveform) < WINDOW_S * sample_rate
+        )
+        return " ".join(segment.text.strip() for segment in segments)
+
+    def transcribe_words(
+        self,
+        waveform: np.ndarray,
+        sample_rate: int,
+        language: str,
+        on_progress: Callable[[float, float], object] = lambda _done, _length: None,
+    ) -> Transcription:
+        """Transcribe a recording of any length (float32 ``[T]``), with the time of each word.
+
+        ``on_progress`` gets the seconds transcribed and the length after each phrase; if it raises, transcribing ends.
+        """
+        segments, about = self._decode(waveform, sample_rate, language, word_timestamps=True, vad_filter=True)
+        text, words = "", list[WordTime]()
+        for segment in segments:
+            for word in segment.words:
+                start = max(float(word.start), words[-1].end_s if words else 0.0)
+                first = len(text) + (len(word.word) - len(word.word.lstrip()) if text else 0)
+                text = (text + word.word).lstrip()
+                words.append(WordTime(text[first:], start, max(start, float(word.end)), first, len(text)))
+            on_progress(segment.end, about.duration)
+        names = {code: name for name, code in CODES.items()}
+        return Transcription(text, tuple(words), names.get(about.language, about.language))
+
+    def _decode(self, waveform: np.ndarray, sample_rate: int, language: str, **more: bool) -> tuple[Any, Any]:
+        segments, about = self._model.transcribe(
             resample(waveform, sample_rate, RATE),
             language=CODES.get(language.strip().lower()),
             beam_size=5,
             temperature=0.0,
             condition_on_previous_text=False,
-            without_timestamps=len(waveform) < WINDOW_S * sample_rate,
+            **more,
         )
-        return " ".join(segment.text.strip() for segment in segments)
+        return segments, about
 
 
 def load_whisper(size: str, root: Path) -> Whisper:

@@ -128,7 +128,8 @@ def _by(shape: tuple[int, ...]) -> str:
 
 
 def _is_finite(layer: Any) -> bool:
-    return all_finite(layer.scale if isinstance(layer, Int8Linear) else layer.weight)
+    tensors = [layer.scale] if isinstance(layer, Int8Linear) else [layer.weight]
+    return all(map(all_finite, tensors))
 
 
 def _merged_layer(

@@ -197,7 +197,8 @@ def check_words(value: object) -> SpokenWords:
     """Return the value of a words input; ValueError for anything else, and if it has no word."""
     if not isinstance(value, SpokenWords):
         raise ValueError(
-            f"words is {repr(value)[:40]}: connect the words of Generate Speech, Render Script or Dub Captions"
+            f"words is {repr(value)[:40]}: connect the words of Generate Speech, Render Script, Dub Captions or "
+            "Transcribe"
         )
     if value.missing:
         raise ValueError(f"words is empty: {value.missing}")

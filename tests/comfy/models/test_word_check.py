@@ -94,3 +94,25 @@ def test_a_check_that_only_reports_makes_no_other_take(server: ComfyServer) -> N
     assert "The line DOES NOT MATCH ITS TEXT: heard " in shown(result, "report") and "takes." not in shown(
         result, "report"
     )
+
+
+def test_recordings_are_written_down_with_captions_and_words(server: ComfyServer) -> None:
+    graph = {
+        "load": node("LoadAudio", audio=graphs.RECORDING),
+        "silence": node("EmptyAudio", duration=2.0, sample_rate=24000, channels=2),
+        "write": node(
+            "MorphTTSTranscribe", audio=["load", 0], language="auto", recogniser="base", unit="sentence"
+        ),
+        "srt": node("PreviewAny", source=["write", 1]),
+        "language": node("PreviewAny", source=["write", 2]),
+        "captions": node(
+            "MorphTTSWordCaptions", words=["write", 3], name="heard", format="vtt", unit="word", characters=42
+        ),
+    }
+    result = server.run(graph)
+    assert result.ok, result.error
+    assert "John Dashwood had then leisure to consider" in result.outputs["write"]["text"][0]
+    assert shown(result, "srt").startswith("1\n00:00:00,") and shown(result, "language") == "english"
+    assert "WEBVTT" in result.outputs["captions"]["text"][0]
+    graph["write"]["inputs"]["audio"] = ["silence", 0]
+    assert "words is empty: no words were recognised" in str(server.run(graph).error)

@@ -136,4 +136,6 @@ def test_anything_else_in_the_place_of_words_is_refused(server: ComfyServer) -> 
     graph = {"bad": captions("", 0, words="../../etc/passwd", name="heard")}
     result = server.run(graph)
     assert result.status == "execution_error"
-    assert "connect the words of Generate Speech, Render Script or Dub Captions" in str(result.error)
+    assert "connect the words of Generate Speech, Render Script, Dub Captions or Transcribe" in str(
+        result.error
+    )

@@ -58,6 +58,17 @@ def test_human_speech_is_written_down(tmp_path: Path) -> None:
     from lab.judges.asr import join_model
 
     join_model(tmp_path / "base")
-    heard = transcribe_recording(whisper.load_whisper("base", tmp_path), *soundfile.read(RECORDING))
+    recogniser = whisper.load_whisper("base", tmp_path)
+    waveform, rate = soundfile.read(RECORDING, dtype="float32")
+    heard = transcribe_recording(recogniser, waveform, rate)
     errors, words = count_errors(WORDS, heard, "english")
     assert errors <= words // 10, heard
+    sound = np.concatenate([waveform, np.zeros(20 * rate, np.float32), waveform])
+    seen = list[tuple[float, float]]()
+    found = recogniser.transcribe_words(sound, rate, "auto", lambda *told: seen.append(told))
+    assert found.language == "english" and seen[-1][1] == pytest.approx(len(sound) / rate, abs=0.1)
+    first, second = (found.words[: len(found.words) // 2], found.words[len(found.words) // 2 :])
+    assert [one.text for one in first] == [one.text for one in second], "silence has no words"
+    assert second[0].start_s - first[0].start_s == pytest.approx(20 + len(waveform) / rate, abs=0.3)
+    assert all(found.text[one.first_char : one.last_char] == one.text for one in found.words)
+    assert count_errors(f"{WORDS} {WORDS}", found.text, "english")[0] == 0

@@ -55,7 +55,10 @@ def test_where_there_are_none_the_report_and_the_error_say_what_to_do() -> None:
     for given, message in (
         (none, f"words is empty: {why}"),
         (failed, f"words is empty: no line has word times: {re.escape(words.WITHOUT)}"),
-        ("x", "words is 'x': connect the words of Generate Speech, Render Script or Dub Captions"),
+        (
+            "x",
+            "words is 'x': connect the words of Generate Speech, Render Script, Dub Captions or Transcribe",
+        ),
         (None, "words is None: connect the words of .*"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
