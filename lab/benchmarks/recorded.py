@@ -58,6 +58,7 @@ TEXTS = (
     "They moved to the city.",
     "Tell me a story. [pause 0.1]",
 )
+GAP_S = 0.3
 SCRIPT = """
 ANNA: Good morning. [pause 0.2] You slept well?
 [pause 0.3]
@@ -125,13 +126,13 @@ def speak_scene(
     with stream_lines(synthesizer, own, options, in_turn=True) as stream:
         chunks = list(stream)
     tape = Tape()
-    player = ScenePlayer(parsed, request.gap_s, synthesizer.model.sample_rate, tape)
+    player = ScenePlayer(parsed, GAP_S, synthesizer.model.sample_rate, tape)
     listener = player.listen(Listener())
     for index, one in enumerate(stream.spoken):
         samples = np.concatenate([chunk.samples for chunk in chunks if chunk.line == index])
         listener.on_sound(index, samples)
         listener.on_line(index, one)
-    scene = assemble(parsed, stream.spoken, request)
+    scene = assemble(parsed, stream.spoken, GAP_S)
     player.finish(scene.lines)
     yield SpokenLine(scene.srt, np.concatenate(tape.parts))
     for one in scene.lines:

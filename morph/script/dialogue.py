@@ -33,7 +33,7 @@ class Dialogue:
 
 
 @dataclass(frozen=True)
-class TextRequest:
+class ScriptRequest:
     """A script or captions to speak."""
 
     text: str  # see ``script.py`` and ``captions.py``
@@ -42,12 +42,6 @@ class TextRequest:
     # A line without a seed gets a hash of this, its name and its text: editing one line leaves other takes unchanged.
     seed: int = 0
     pronunciation: tuple[PronunciationList, ...] = ()  # see ``Line``
-
-
-@dataclass(frozen=True)
-class ScriptRequest(TextRequest):
-    gap_s: float = 0.3  # seconds of silence between lines, beside the script's pauses
-    sentences: bool = False  # one caption per sentence, not per line
 
 
 def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions) -> tuple[Script, list[Line]]:
@@ -62,7 +56,7 @@ def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions)
 def make_lines(
     speaks: Checks,
     script: Sequence[ScriptLine],
-    request: TextRequest,
+    request: ScriptRequest,
     options: GenerateOptions,
     what: str = "script",
 ) -> list[Line]:
@@ -126,15 +120,16 @@ def spacing_of(script: Script, gap_s: float) -> Spacing:
     return Spacing([gap_s + pause for pause in between], lead_s=lead, tail_s=tail)
 
 
-def assemble(script: Script, spoken: Sequence[Spoken], request: ScriptRequest) -> Dialogue:
-    """Join a script's lines, with captions at the times of their speech; failed lines get none."""
+def assemble(script: Script, spoken: Sequence[Spoken], gap_s: float, sentences: bool = False) -> Dialogue:
+    """Join a script's lines, with captions at the times of their speech; failed lines get none.
+
+    ``gap_s``: seconds of silence between lines, beside the script's pauses. ``sentences``: one caption per sentence.
+    """
     rate = spoken[0].sample_rate
     spoken = [finish_line(one, line) for one, line in zip(spoken, script.lines, strict=True)]
-    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, request.gap_s))
+    joined, spans = join([one.waveform for one in spoken], rate, spacing_of(script, gap_s))
     starts = tuple(start for start, _ in spans)
-    return Dialogue(
-        spoken, joined, rate, write_cues(cues_of(spoken, starts, request.sentences), "srt"), starts
-    )
+    return Dialogue(spoken, joined, rate, write_cues(cues_of(spoken, starts, sentences), "srt"), starts)
 
 
 def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:

@@ -8,7 +8,7 @@ The next caption starts when it has ended, later than its time, and is listed wi
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,18 +23,10 @@ from ..text.scripts.captions import DubLine, read_captions, read_dub
 from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import NARRATOR
 from ..text.split import shorten
-from .dialogue import TextRequest, finish_line, make_lines, retiming_of
+from .dialogue import ScriptRequest, finish_line, make_lines, retiming_of
 from .sentences import cues_of
 
 DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked
-
-
-@dataclass(frozen=True)
-class DubRequest(TextRequest):
-    """The text of an SRT or WebVTT file to speak. NARRATOR of the cast speaks captions that name none."""
-
-    limits: FitLimits = field(default_factory=FitLimits)
-    read_sounds: bool = False  # descriptions of sounds are read aloud
 
 
 @dataclass(frozen=True)
@@ -144,17 +136,22 @@ def _numbers(captions: Sequence[Cue]) -> str:
     return count + ", ".join(map(str, numbers))
 
 
-def read_request(
-    speaks: Checks, request: DubRequest, options: GenerateOptions
+def read_subtitles(
+    speaks: Checks,
+    request: ScriptRequest,
+    options: GenerateOptions,
+    limits: FitLimits,
+    read_sounds: bool = False,
 ) -> tuple[list[DubLine], list[Cue], list[Line]]:
     """Return the lines with their captions, the captions with nothing to speak, and the lines to be spoken.
 
-    Silence at the lines' ends must be cut (``GenerateOptions.trim_ends``). Raises ValueError for captions that cannot
-    be read, and errors as ``make_lines``.
+    The request has the text of an SRT or WebVTT file; NARRATOR of its cast speaks captions that name none. Silence at
+    the lines' ends must be cut (``GenerateOptions.trim_ends``). ``read_sounds``: descriptions of sounds are spoken.
+    Raises ValueError for captions that cannot be read, and errors as ``make_lines``.
     """
     captions = read_captions(request.text)
-    dubbed, silent = read_dub(captions, list(request.cast), speaks.languages, request.read_sounds)
-    if request.limits.max_speed > 1:
+    dubbed, silent = read_dub(captions, list(request.cast), speaks.languages, read_sounds)
+    if limits.max_speed > 1:
         check_installed()
     lines = make_lines(speaks, [one.line for one in dubbed], request, options, "captions")
     # No subtitle shows the name NARRATOR.

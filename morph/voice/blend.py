@@ -170,12 +170,6 @@ class Shift:
             raise ValueError("a shift needs voices to go toward and voices to go away from: give one of each")
         check_range("strength", self.strength, *SHIFT_STRENGTHS)
 
-    @property
-    def recipe(self) -> str:
-        """The added difference in words: "+ 1.5 * (Anna angry - Anna calm)"."""
-        sign = "-" if self.strength < 0 else "+"
-        return f"{sign} {abs(self.strength):g} * ({_mean_of(self.toward)} - {_mean_of(self.away)})"
-
 
 def shift_voice(voice: Voice, shift: Shift, model: Model | None = None) -> Voice:
     """Return the shifted voice: an x-vector voice or, of presets alone, a "blend"; ``model`` as ``blend_voices``.
@@ -183,15 +177,17 @@ def shift_voice(voice: Voice, shift: Shift, model: Model | None = None) -> Voice
     All voices must share one space (``blend.py``); of an ICL voice only the embedding is used. Raises ValueError for
     voices that cannot be mixed, or do not differ.
     """
-    toward, away = ([1 / len(side)] * len(side) for side in (shift.toward, shift.away))
-    voices = [voice, *shift.toward, *shift.away]
+    sides = shift.toward, shift.away
+    toward, away = ([1 / len(side)] * len(side) for side in sides)
     shares = [1.0, *(shift.strength * one for one in toward), *(-shift.strength * one for one in away)]
-    made = mix_voices(voices, shares, f"{named(voice)} {shift.recipe}", model)
+    names = list(map(_mean_of, sides))
+    difference = f"{'-' if shift.strength < 0 else '+'} {abs(shift.strength):g} * ({' - '.join(names)})"
+    made = mix_voices([voice, *shift.toward, *shift.away], shares, f"{named(voice)} {difference}", model)
     ends = [mixed_embedding(*side, model).float() for side in ((shift.toward, toward), (shift.away, away))]
     if torch.equal(*ends):
         raise ValueError(
-            f"{_mean_of(shift.toward)} and {_mean_of(shift.away)} have the same speaker embedding, which an "
-            "instruction does not change: give two different voices"
+            f"{' and '.join(names)} have the same speaker embedding, which an instruction does not change: give two "
+            "different voices"
         )
     return replace(made, pronunciation=voice.pronunciation)
 

@@ -83,13 +83,15 @@ class Measurement:
 def measure(waveform: np.ndarray, sample_rate: int) -> Measurement:
     """Measure a recording, float ``[T]`` or ``[C, T]``; ValueError if it is shorter than 1 s, or not finite."""
     channels = check_channels(waveform, sample_rate)
-    starts = _frame_starts(channels.shape[1], sample_rate)
+    samples, frame = channels.shape[1], FRAME_S * sample_rate
+    starts = np.round(np.arange(np.ceil(samples / frame)) * frame).astype(np.int64)
+    starts = np.unique(starts[starts < samples])  # the last frame may be shorter
     powers = np.maximum(block_power(to_mono(channels, []), starts), 10 ** (LOWEST_DB / 10))
     levels = 10 * np.log10(powers)
     speech = _find_speech(levels)
     inside = _mark(speech, len(levels))
     flat = _find_flat(channels, sample_rate)
-    seconds, pauses = channels.shape[1] / sample_rate, levels[~inside]
+    seconds, pauses = samples / sample_rate, levels[~inside]
     spoken = levels[inside] if speech else levels
     return Measurement(
         seconds,
@@ -110,13 +112,6 @@ def shape_of(waveform: np.ndarray, most: int) -> list[tuple[float, float]]:
     lows = np.minimum.reduceat(channels.min(axis=0), starts)
     highs = np.maximum.reduceat(channels.max(axis=0), starts)
     return [(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
-
-
-def _frame_starts(samples: int, sample_rate: int) -> np.ndarray:
-    """Return the first sample of each frame; the last frame may be shorter."""
-    size = FRAME_S * sample_rate
-    starts = np.round(np.arange(np.ceil(samples / size)) * size).astype(np.int64)
-    return np.unique(starts[starts < samples])
 
 
 def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:

@@ -113,11 +113,6 @@ class SharedParts(LruCache[Hashable, tuple[Voice | None, Any]]):
     A voice's parts are keyed by its identity, and keep it alive.
     """
 
-    def use_model(self, model: Model) -> None:
-        """Set the model of the parts; those of another model or device are released."""
-        table = model.talker.model.text_embedding.weight
-        self.set_origin((model.device, table.dtype, table.data_ptr(), id(model.module)))
-
     def part(self, key: Hashable, make: Callable[[], Shared], voice: Voice | None = None) -> Shared:
         """Return the part of this key and voice, made if it is not cached."""
         part: Shared = self.get_or_create((key, id(voice)), lambda: (voice, make()))[1]
@@ -134,7 +129,8 @@ class PromptBuilder:
     def __init__(self, model: Model, shared: SharedParts | None = None):
         self.model = model
         shared = SharedParts(KEPT_PARTS) if shared is None else shared
-        shared.use_model(model)
+        table = model.talker.model.text_embedding.weight
+        shared.set_origin((model.device, table.dtype, table.data_ptr(), id(model.module)))
         self._once = shared.part
 
     @torch.inference_mode()
@@ -214,27 +210,29 @@ class PromptBuilder:
             role = self._once(
                 "role", lambda: _project(model, model.tokenize_turn("assistant", "")[:, :ROLE_TOKENS])
             )
-            parts = (*self._instruction(instruct), role, tags)
+            parts = [role, tags]
+            if instruct:
+                asked = ("instruct", instruct)
+                parts[:0] = [
+                    self._once(asked, lambda: _project(model, model.tokenize_turn("user", instruct)))
+                ]
             return PromptPrefix(torch.cat(parts, dim=1)[0])
 
         return self._once(("prefix", language, instruct), make, voice), codec[:, -1:]
 
     @property
     def _specials(self) -> _Specials:
-        return self._once("specials", lambda: _project_specials(self.model))
+        def make() -> _Specials:
+            config, device = self.model.config, self.model.device
+            ids = [[config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]]
+            return _Specials(*_project(self.model, torch.tensor(ids, device=device)).chunk(3, dim=1))
+
+        return self._once("specials", make)
 
     def _codec_token(self, name: str) -> torch.Tensor:
         """Return group 0's embedding ``[1, 1, H]`` of a special token, by its name in the config."""
         token = int(getattr(self.model.config.talker_config, name))
         return self._once(name, lambda: _codes(self.model, token))
-
-    def _instruction(self, instruct: str | None) -> list[torch.Tensor]:
-        if not instruct:
-            return []
-        model = self.model
-        return [
-            self._once(("instruct", instruct), lambda: _project(model, model.tokenize_turn("user", instruct)))
-        ]
 
     @property
     def _text_end(self) -> torch.Tensor:
@@ -307,12 +305,6 @@ def _project(model: Model, ids: torch.Tensor) -> torch.Tensor:
 def _codes(model: Model, *ids: int) -> torch.Tensor:
     """Return the embeddings ``[1, N, H]`` of group 0 ids."""
     return model.talker.model.codec_embedding(torch.tensor([ids], device=model.device))
-
-
-def _project_specials(model: Model) -> _Specials:
-    config = model.config
-    ids = [[config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]]
-    return _Specials(*_project(model, torch.tensor(ids, device=model.device)).chunk(3, dim=1))
 
 
 def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:

@@ -84,36 +84,22 @@ def check_channels(waveform: np.ndarray, sample_rate: int) -> np.ndarray:
 
 def to_mono(channels: np.ndarray, notes: list[str]) -> np.ndarray:
     """Mix ``[C, T]`` down to ``[T]`` and repair what would spoil it; add each change to ``notes``."""
-    return _mix_down(_center(_turn_down(channels, notes), notes), notes)
-
-
-def _turn_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
-    peak = float(np.abs(channels).max())
-    if peak <= OVER_FULL_SCALE:
-        return channels
-    notes.append(f"the recording is {20 * math.log10(peak):.0f} dB over full scale: it was turned down")
-    return channels / np.float32(peak)
-
-
-def _center(channels: np.ndarray, notes: list[str]) -> np.ndarray:
+    if (peak := float(np.abs(channels).max())) > OVER_FULL_SCALE:
+        notes.append(f"the recording is {20 * math.log10(peak):.0f} dB over full scale: it was turned down")
+        channels = channels / np.float32(peak)
     offsets = channels.mean(axis=1, dtype=np.float64)
-    levels = channels.std(axis=1, dtype=np.float64)
-    offsets[np.abs(offsets) <= np.maximum(LEAST_OFFSET, OFFSET_TO_LEVEL * levels)] = 0
-    if not offsets.any():
-        return channels
-    notes.append("the recording has a constant offset (DC): it was removed")
-    return (channels - offsets[:, None]).astype(np.float32)
-
-
-def _mix_down(channels: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Return the mean of the channels, or the loudest one if they cancel each other out."""
+    deviations = channels.std(axis=1, dtype=np.float64)
+    offsets[np.abs(offsets) <= np.maximum(LEAST_OFFSET, OFFSET_TO_LEVEL * deviations)] = 0
+    if offsets.any():
+        notes.append("the recording has a constant offset (DC): it was removed")
+        channels = (channels - offsets[:, None]).astype(np.float32)
     mono: np.ndarray = channels.mean(axis=0)
     levels = [_level(channel) for channel in channels]
     # The mean of one channel and silent ones has the level max / C.
-    if _level(mono) >= 0.5 * max(levels) / len(levels):
-        return mono
-    notes.append("the recording's channels cancel each other out: only the loudest is used")
-    return np.ascontiguousarray(channels[int(np.argmax(levels))])
+    if _level(mono) < 0.5 * max(levels) / len(levels):
+        notes.append("the recording's channels cancel each other out: only the loudest is used")
+        mono = np.ascontiguousarray(channels[int(np.argmax(levels))])
+    return mono
 
 
 def _trim(mono: np.ndarray, rate: int, notes: list[str]) -> np.ndarray:

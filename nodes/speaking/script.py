@@ -85,11 +85,9 @@ class RenderScript(SpeakingNode):
         check_cast(cast := cast or {})
         with cls.stage(given, cast) as stage:
             characters, lists = find_characters(stage.model, cast), lists_of(given.get("pronunciation"))
-            request = ScriptRequest(
-                script, characters, given["language"], seed, lists, gap, sentence_subtitles
-            )
+            request = ScriptRequest(script, characters, given["language"], seed, lists)
             read, lines = read_script(stage.speaks, request, stage.options)
-            made = assemble(read, stage.speak(lines, read, gap), request)
+            made = assemble(read, stage.speak(lines, read, gap), gap, sentence_subtitles)
             told = stage.end(lines, made.lines, read.lines, characters.describe_found())
         joined = to_audio(made.joined, made.sample_rate, told.facts)
         shown = show(told.outcome, told.clips(), report=told.report)
@@ -200,15 +198,16 @@ class DubCaptions(SpeakingNode):
         read_sounds: bool = False,
         **given: Any,
     ) -> io.NodeOutput:
-        from ...morph.script.dub import DOES_NOT_FIT, DubRequest, assemble_dub, read_request
+        from ...morph.script.dialogue import ScriptRequest
+        from ...morph.script.dub import DOES_NOT_FIT, assemble_dub, read_subtitles
 
         inputs.check(overlap=(OVERLAPS, overlap))
         limits = FitLimits(max_speed, overrun, overlap == OVER)
         speakers = with_narrator(cast, voice)
         with cls.stage({**given, "trim_silence": True}, speakers, is_live=False) as stage:
             characters, lists = find_characters(stage.model, speakers), lists_of(given.get("pronunciation"))
-            request = DubRequest(captions, characters, given["language"], seed, lists, limits, read_sounds)
-            dubbed, silent, lines = read_request(stage.speaks, request, stage.options)
+            request = ScriptRequest(captions, characters, given["language"], seed, lists)
+            dubbed, silent, lines = read_subtitles(stage.speaks, request, stage.options, limits, read_sounds)
             script = Script(tuple(one.line for one in dubbed))
             dub = assemble_dub(dubbed, silent, stage.speak(lines, script), limits)
             sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]

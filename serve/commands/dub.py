@@ -50,13 +50,14 @@ def run(options: argparse.Namespace, console: Console) -> None:
         open_folder(options, console) as folder,
         open_backend(options, console, names) as ready,
     ):
-        from ...morph.script.dub import DubRequest, assemble_dub, read_request
+        from ...morph.script.dialogue import ScriptRequest
+        from ...morph.script.dub import assemble_dub, read_subtitles
 
         limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
-        request = DubRequest(
-            text, ready.cast, options.language, options.seed, lists, limits, options.read_sounds
+        request = ScriptRequest(text, ready.cast, options.language, options.seed, lists)
+        dubbed, silent, lines = read_subtitles(
+            ready.speaks, request, ready.settings, limits, options.read_sounds
         )
-        dubbed, silent, lines = read_request(ready.speaks, request, ready.settings)
         # Speed, pitch and level are set when lines are fitted.
         plain = [replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed]
         ScriptRun(folder, ready, plain, lines).speak()

@@ -137,11 +137,11 @@ def read_named_lines(
     text: str, ready: ScriptBackend, lists: tuple[PronunciationList, ...], options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
     """Return the script and its lines; ValueError if it cannot be read, or for an unknown name."""
-    from ...morph.script.dialogue import TextRequest, make_lines
+    from ...morph.script.dialogue import ScriptRequest, make_lines
 
     script, voices = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
     cast = {name: ready.cast[voice] for name, voice in voices.items()}
-    request = TextRequest(text, cast, options.language, options.seed, lists)
+    request = ScriptRequest(text, cast, options.language, options.seed, lists)
     return script, make_lines(ready.speaks, script.lines, request, ready.settings)
 
 

@@ -38,9 +38,11 @@ def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Bob": preset_voice(model, "ryan")}
 
 
-def render_script(speaks, script: ScriptRequest, options: GenerateOptions, *how: RenderOptions) -> Dialogue:
+def render_script(
+    speaks, script: ScriptRequest, options: GenerateOptions, *how: RenderOptions, gap_s: float = 0.3
+) -> Dialogue:
     parsed, lines = read_script(speaks, script, options)
-    return assemble(parsed, speak_lines(speaks, lines, options, *how), script)
+    return assemble(parsed, speak_lines(speaks, lines, options, *how), gap_s)
 
 
 def lines(*said: str) -> list[ScriptLine]:
@@ -86,8 +88,8 @@ def test_a_script_is_the_same_track_from_the_cache(speaks, cast, tmp_path):
     assert len(watched.made()) == 3 and second.joined.tobytes() == first.joined.tobytes()
     assert second.srt == first.srt
     # Gaps and gain are not part of a line.
-    louder = ScriptRequest(text.replace("-6", "2"), cast, seed=3, gap_s=1)
-    assert not np.array_equal(render_script(watched, louder, OPTIONS, once).joined, first.joined)
+    louder = ScriptRequest(text.replace("-6", "2"), cast, seed=3)
+    assert not np.array_equal(render_script(watched, louder, OPTIONS, once, gap_s=1).joined, first.joined)
     assert watched.made() == []
 
 
@@ -110,7 +112,7 @@ def srt_times(srt: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("gap_s", [0.3, 0.0])
 def test_the_track_and_its_subtitles_agree_to_the_millisecond(speaks, cast, gap_s):
-    result = render_script(speaks, ScriptRequest(SCRIPT, cast, gap_s=gap_s), OPTIONS)
+    result = render_script(speaks, ScriptRequest(SCRIPT, cast), OPTIONS, gap_s=gap_s)
     waves = [one.waveform for one in result.lines]
     silences = [0.25, gap_s + 0.5, gap_s + 0.1]
     assert result.sample_rate == RATE and len(waves) == 3
@@ -165,7 +167,7 @@ def test_another_take_has_another_seed_and_changes_no_other():
 
 def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(speaks, cast):
     def render(text: str):
-        return render_script(speaks, ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0))
+        return render_script(speaks, ScriptRequest(text, cast), replace(OPTIONS, retries=0), gap_s=0)
 
     plain, quiet = render("ANNA: One.\nBOB: Two."), render("ANNA: One.\nBOB: [gain -6] Two.")
     assert np.array_equal(quiet.lines[0].waveform, plain.lines[0].waveform)
@@ -179,7 +181,7 @@ def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(speaks, cast):
 
 def test_speed_and_pitch_change_a_line_in_its_clip_the_track_and_the_subtitles(speaks, cast):
     def render(text: str):
-        return render_script(speaks, ScriptRequest(text, cast, gap_s=0), replace(OPTIONS, retries=0))
+        return render_script(speaks, ScriptRequest(text, cast), replace(OPTIONS, retries=0), gap_s=0)
 
     plain = render("ANNA: One.\nBOB: Two.\nANNA: Three.")
     changed = render("ANNA: [speed 2] One.\nBOB: [pitch 3] [gain -6] Two.\nANNA: [speed 1] [pitch 0] Three.")
@@ -208,8 +210,8 @@ def test_a_caption_spans_the_audible_speech(speaks, cast):
     wave = np.concatenate((np.zeros(5760), tone, np.zeros(9600))).astype(np.float32)
     report = LineReport("Anna", "Hello there.", 20, len(wave) / RATE, "eos", 1)
     spoken = Spoken(wave + 0.0005, RATE, report)
-    script = ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast, gap_s=0)
-    result = assemble(read_script(speaks, script, OPTIONS)[0], [spoken, spoken], script)
+    script = ScriptRequest("Anna: Hello there.\n[pause 1]\nBob: Hi.", cast)
+    result = assemble(read_script(speaks, script, OPTIONS)[0], [spoken, spoken], 0)
     [first, second] = srt_times(result.srt)
     assert abs(first[0] - 200) <= 2 and abs(first[1] - 1280) <= 2, "40 ms of margin"
     assert second[0] - first[0] == 1640 + 1000

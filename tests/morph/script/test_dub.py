@@ -9,13 +9,13 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.kept.render import speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script import dub
+from qwen3_tts_morph.morph.script.dialogue import ScriptRequest
 from qwen3_tts_morph.morph.script.dub import (
     Dub,
-    DubRequest,
     FitLimits,
     assemble_dub,
     find_rooms,
-    read_request,
+    read_subtitles,
 )
 from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -183,12 +183,12 @@ def test_an_instruction_that_the_checkpoint_does_not_follow_names_its_caption(lo
     captions = (
         "1\n00:00:01,000 --> 00:00:02,000\n[door]\n\n2\n00:00:03,000 --> 00:00:04,000\nBEN (angry): Never!\n"
     )
-    request = DubRequest(captions, {"BEN": Voice("x_vector", model.size, "Ben", torch.zeros(model.width))})
+    request = ScriptRequest(captions, {"BEN": Voice("x_vector", model.size, "Ben", torch.zeros(model.width))})
     with (
         Batch(Synthesizer(model)) as batch,
         pytest.raises(ScriptError, match="\ncaption 2: 'angry' is an instruction"),
     ):
-        read_request(batch, request, OPTIONS)
+        read_subtitles(batch, request, OPTIONS, FitLimits())
 
 
 def test_a_caption_that_could_not_be_made_is_listed_and_has_no_subtitle() -> None:
@@ -238,13 +238,13 @@ def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Narrator": preset_voice(model, "ryan")}
 
 
-def render_dub(speaks, request: DubRequest) -> Dub:
-    dubbed, silent, lines = read_request(speaks, request, OPTIONS)
-    return assemble_dub(dubbed, silent, speak_lines(speaks, lines, OPTIONS), request.limits)
+def render_dub(speaks, request: ScriptRequest, read_sounds: bool = False) -> Dub:
+    dubbed, silent, lines = read_subtitles(speaks, request, OPTIONS, FitLimits(), read_sounds)
+    return assemble_dub(dubbed, silent, speak_lines(speaks, lines, OPTIONS), FitLimits())
 
 
 def test_an_srt_becomes_a_track_at_its_times(speaks, cast) -> None:
-    made = render_dub(speaks, DubRequest(SRT, cast, seed=3))
+    made = render_dub(speaks, ScriptRequest(SRT, cast, seed=3))
     assert [one.spoken.report.name for one in made.placed] == ["Anna", ""]
     assert [one.room for one in made.placed] == [
         (RATE, round(2.5 * RATE)),
@@ -255,12 +255,12 @@ def test_an_srt_becomes_a_track_at_its_times(speaks, cast) -> None:
     for one in made.placed:
         assert np.array_equal(made.track[one.start : one.end], one.spoken.waveform)
     assert "Anna: Hello there.\n" in made.srt and "\nIt is late.\n" in made.srt
-    again = render_dub(speaks, DubRequest(SRT, cast, seed=3))
+    again = render_dub(speaks, ScriptRequest(SRT, cast, seed=3))
     assert np.array_equal(made.track, again.track)
 
 
 def test_sounds_are_spoken_where_that_is_wanted(speaks, cast) -> None:
-    made = render_dub(speaks, DubRequest(SRT, cast, read_sounds=True))
+    made = render_dub(speaks, ScriptRequest(SRT, cast), read_sounds=True)
     assert [one.spoken.report.text for one in made.placed] == ["Hello there.", "(a door)", "It is late."]
     assert made.silent == ()
 
@@ -270,8 +270,8 @@ def test_what_cannot_be_spoken_is_refused_before_a_frame_is_made(speaks, cast, m
         raise ValueError("speed and pitch need the package python-stretch")
 
     with pytest.raises(ScriptError, match="caption 1: 'ANNE' is not in the cast"):
-        read_request(speaks, DubRequest(SRT.replace("ANNA", "ANNE"), cast), OPTIONS)
+        read_subtitles(speaks, ScriptRequest(SRT.replace("ANNA", "ANNE"), cast), OPTIONS, FitLimits())
     monkeypatch.setattr(dub, "check_installed", missing)
     with pytest.raises(ValueError, match="need the package python-stretch"):
-        read_request(speaks, DubRequest(SRT, cast), OPTIONS)
-    assert read_request(speaks, DubRequest(SRT, cast, limits=FitLimits(max_speed=1)), OPTIONS)
+        read_subtitles(speaks, ScriptRequest(SRT, cast), OPTIONS, FitLimits())
+    assert read_subtitles(speaks, ScriptRequest(SRT, cast), OPTIONS, FitLimits(max_speed=1))

@@ -73,20 +73,18 @@ def speaks(model):
         yield Watched(batch)
 
 
-def play(
-    speaks, script: ScriptRequest, once: RenderOptions | None = None, on_frame=None
-) -> tuple[Dialogue, Tape]:
+def play(speaks, script: ScriptRequest, once: RenderOptions | None = None) -> tuple[Dialogue, Tape]:
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
-    player = ScenePlayer(parsed, script.gap_s, speaks.rate, tape)
-    listener = player.listen(Listener(on_frame or Listener.on_frame))
-    dialogue = assemble(parsed, speak_lines(speaks, lines, SHORT, once, listener), script)
+    player = ScenePlayer(parsed, 0.25, speaks.rate, tape)
+    listener = player.listen(Listener())
+    dialogue = assemble(parsed, speak_lines(speaks, lines, SHORT, once, listener), 0.25)
     player.finish(dialogue.lines)
     return dialogue, tape
 
 
 def test_a_script_is_played_as_its_track(speaks, cast) -> None:
-    scene, tape = play(speaks, ScriptRequest(SCRIPT, cast, gap_s=0.25))
+    scene, tape = play(speaks, ScriptRequest(SCRIPT, cast))
     assert tape.sound.tobytes() == scene.joined.tobytes()
     assert [(name, text) for name, text, _ in tape.begun] == LINES
     lengths = [len(one.waveform) for one in scene.lines]
@@ -119,7 +117,7 @@ def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_ta
 
 def test_a_line_with_speed_is_played_when_it_is_complete(cast) -> None:
     speaks, tape, played = Scripted(), Tape(), []
-    script = ScriptRequest("ANNA: [speed 2] Hello.\nBOB: Yes.", cast, gap_s=0)
+    script = ScriptRequest("ANNA: [speed 2] Hello.\nBOB: Yes.", cast)
     parsed, lines = read_script(speaks, script, SHORT)
     player = ScenePlayer(parsed, 0, speaks.rate, tape)
     steps = [

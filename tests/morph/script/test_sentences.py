@@ -93,10 +93,7 @@ def test_a_script_has_a_caption_for_each_sentence_on_request(load) -> None:
     with Batch(Synthesizer(model)) as batch:
         parsed, lines = read_script(batch, ScriptRequest(text, cast), options)
         spoken = speak_lines(batch, lines, options)
-    plain, cut = (
-        assemble(parsed, spoken, ScriptRequest(text, cast, sentences=sentences))
-        for sentences in (False, True)
-    )
+    plain, cut = (assemble(parsed, spoken, 0.3, sentences) for sentences in (False, True))
     assert np.array_equal(plain.joined, cut.joined)
     assert plain.srt.count("-->") == 2 and cut.srt.count("-->") == 3
     assert "Anna: This is the second one.\n" in cut.srt
