@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.decode.decoded import ALIGNMENT
+from qwen3_tts_morph.morph.decode.rows import ALIGNMENT
 from qwen3_tts_morph.morph.frame.buffers import Buffers, PrefillBatch
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.frame.weights import Weights

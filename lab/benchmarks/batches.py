@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Sequence
 
 import torch
-from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.waveform.in_flight import take_all
 

@@ -27,9 +27,8 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.decode.eager import Experiment, decode
-from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.decode.decoded import SPECIAL_CODES
+from qwen3_tts_morph.morph.decode.rows import SPECIAL_CODES
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt

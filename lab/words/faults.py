@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.hearing.words import count_errors, normalize
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.speech.word_times import find_wrong_words

@@ -15,9 +15,9 @@ from itertools import count
 import numpy as np
 
 from ..decode.buffers import RowBuffers
-from ..decode.decoded import BROKEN, EOS, Decoded
 from ..decode.loop import Suspended
 from ..decode.request import Group, LineRequest
+from ..decode.rows import BROKEN, EOS, Decoded
 from ..model.finite import NotFinite, not_finite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
 from ..speech.joined import assemble, report_of, warn_of
@@ -369,7 +369,7 @@ class Utterance:
     def suspend(self, row: int, state: Suspended) -> None:
         """Take a piece out of its row until somebody has a row for it."""
         piece = self.rows.pop(row)
-        piece.frames.leave(state.left.frames)
+        piece.frames.leave(state.frames)
         self.suspended = state
         self.ready.appendleft(piece)
 

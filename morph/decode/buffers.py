@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from ..words.trace import Trace, frame_of
-from .decoded import ALIGNMENT, BROKEN, EOS, FLAG, REPORT_WIDTH, WORDS
-from .guard import LONGEST_PERIOD, LOOP_AGREEMENT, LOOP_WINDOW, FollowsWords, Guard
-from .rows import Frame
+from ..words.trace import frame_of
+from .request import FollowsWords, Guard
+from .rows import ALIGNMENT, BROKEN, EOS, FLAG, REPORT_WIDTH, WORDS, Decoded, Frame
 
+# A loop is five seconds in which group 0 repeats with one period. Sustained sounds and silence stay below it.
+LOOP_WINDOW = 64
+LONGEST_PERIOD = 16
+LOOP_AGREEMENT = 0.97
 FIRST_ROOM = 64  # frames; room doubles from here
 PERIODS = np.arange(1, LONGEST_PERIOD + 1)
 LEAST_AGREED = LOOP_AGREEMENT * LOOP_WINDOW
 NO_FRAMES = np.zeros((0, REPORT_WIDTH), dtype=np.int32)
-
-
-@dataclass(frozen=True)
-class LeftFrames:
-    """The frames ``[T, REPORT_WIDTH]`` of a line that has left its row, and what its stop criteria have seen."""
-
-    frames: np.ndarray
-    seen: list[np.ndarray]
-    words: FollowsWords | None
 
 
 class RowBuffers:
@@ -108,19 +102,21 @@ class RowBuffers:
         self._words.pop(row, None)
         return frames
 
-    def leave(self, row: int) -> LeftFrames:
-        """Forget a row's line; return what ``enter`` needs."""
+    def leave(self, row: int) -> tuple[np.ndarray, list[np.ndarray], FollowsWords | None]:
+        """Forget a row's line; return its frames, and the state of its stop criteria, for ``enter``."""
         words = self._words.get(row)
-        return LeftFrames(self.release(row), [one[row].copy() for one in self._seen], words)
+        return self.release(row), [one[row].copy() for one in self._seen], words
 
-    def enter(self, row: int, left: LeftFrames) -> None:
+    def enter(
+        self, row: int, frames: np.ndarray, seen: Sequence[np.ndarray], words: FollowsWords | None
+    ) -> None:
         """Go on with a line that has left a row of these buffers."""
-        self.counts[row] = len(left.frames)
-        self.frames[row, : len(left.frames)] = left.frames
-        for one, values in zip(self._seen, left.seen, strict=True):
+        self.counts[row] = len(frames)
+        self.frames[row, : len(frames)] = frames
+        for one, values in zip(self._seen, seen, strict=True):
             one[row] = values
-        if left.words is not None:
-            self._words[row] = left.words
+        if words is not None:
+            self._words[row] = words
 
 
 class LineFrames:
@@ -159,9 +155,8 @@ class LineFrames:
         codes, numbers = frames[:, :FLAG].astype(np.int64), frames[:, ALIGNMENT:].astype(np.int64)
         return torch.from_numpy(codes), numbers if np.count_nonzero(numbers) else None
 
-    def trace(self) -> Trace | None:
-        """Return which text token each frame is on; None if the checkpoint does not report it."""
-        return Trace.from_numbers(self._all[:, ALIGNMENT:])
+    def decoded(self, ended: str) -> Decoded:
+        return Decoded.of(self._all, ended)
 
     def cut(self, count: int) -> None:
         """Drop the frames after the first ``count``."""

@@ -13,11 +13,10 @@ from ..model.finite import NotFinite
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
-from .decoded import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Decoded
 from .loop import decode_lines
 from .predictor import Predictor
 from .request import Group, LatePart, LineRequest
-from .rows import Frame, RowPlan
+from .rows import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Decoded, Frame, RowPlan
 from .sampling import check_finite, line_stream, penalize_repetition, sample_tokens
 from .talker import Talker
 
@@ -121,14 +120,11 @@ class EagerRows:
         rows = self._free_rows[: len(lines)]
         for row, line in zip(rows, lines, strict=True):
             options = self._options if line.group is None else replace(self._options, **line.group._asdict())
-            predictor = self._predictors.get(options.tail) or self._open_predictor(options.tail)
-            self._lines[row] = _Line(self._model, line, options, predictor, self._experiment)
+            if (tail := options.tail) not in self._predictors:
+                predictor = Predictor(self._model.talker.code_predictor, self._model.tails(tail))
+                self._predictors[tail] = predictor
+            self._lines[row] = _Line(self._model, line, options, self._predictors[tail], self._experiment)
         return rows
-
-    def _open_predictor(self, tail: str) -> Predictor:
-        model = self._model
-        predictor = self._predictors[tail] = Predictor(model.talker.code_predictor, model.tails(tail))
-        return predictor
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         self._lines[row].talker.add_text(part.rows, part.text_tokens)

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..model.finite import not_finite
 from ..model.model import Model
-from ..words.trace import Trace
-from .buffers import LeftFrames, RowBuffers
-from .decoded import ALIGNMENT, BROKEN, FLAG, Decoded
-from .request import Group, LateText, LineRequest
-from .rows import Frame, Rows
+from .buffers import RowBuffers
+from .request import FollowsWords, Group, LateText, LineRequest
+from .rows import BROKEN, Decoded, Frame, Rows
 
 
 class Decoding:
@@ -82,12 +79,12 @@ class Decoding:
             over.update(row for row, _ in ended)
         if row in over:
             return None
-        return Suspended(self.rows.suspend(row), self.buffers.leave(row), self._late.pop(row, None))
+        return Suspended(self.rows.suspend(row), self._late.pop(row, None), *self.buffers.leave(row))
 
     def resume(self, line: Suspended) -> int:
         """Put a line of this decoding into a free row, where it goes on as if it had never left; return the row."""
         row = self.rows.resume(line.state)
-        self.buffers.enter(row, line.left)
+        self.buffers.enter(row, line.frames, line.seen, line.words)
         if line.late is not None:
             self._late[row] = line.late
         return row
@@ -105,8 +102,10 @@ class Suspended:
     """A line without a row; it holds the device's memory of its positions until it is dropped."""
 
     state: Any  # of ``Rows.suspend``
-    left: LeftFrames
     late: _LateRow | None
+    frames: np.ndarray
+    seen: list[np.ndarray]  # the state of its stop criteria
+    words: FollowsWords | None
 
 
 def decode_lines(
@@ -129,13 +128,7 @@ def decode_lines(
             for row, end in ended:
                 if end == BROKEN:
                     raise not_finite(model.dtype)
-                made[running.pop(row)] = decoded(decoding.release(row), end)
+                made[running.pop(row)] = Decoded.of(decoding.release(row), end)
             if decoding.buffers.appended and on_frame is not None:
                 on_frame(decoding.buffers.appended)
     return [made[number] for number in range(len(lines))]
-
-
-def decoded(report: np.ndarray, ended: str) -> Decoded:
-    """Return a line's result from the reports of its frames, int32 ``[T, REPORT_WIDTH]``."""
-    codes = torch.from_numpy(report[:, :FLAG].astype(np.int64))
-    return Decoded(codes, ended, Trace.from_numbers(report[:, ALIGNMENT:]))

@@ -19,10 +19,29 @@ from ..model.rope import RopeTable
 from ..model.tail import Tail
 from ..model.weights.joined_weights import view_heads
 from ..options import PREDICTED_GROUPS, TokenSampling
-from .kv_cache import KeyValueCache
 from .sampling import sample_tokens
 
 POSITIONS = PREDICTED_GROUPS + 2  # the pair of the prefill and 15 tokens, as in the paper's table
+
+
+class KeyValueCache:
+    """Keys and values of every layer, ``[B, kv_heads, T, head_dim]``.
+
+    Grows by concatenation, like transformers' ``DynamicCache``, and has the same memory layout, so that the same
+    kernels return the same bits.
+    """
+
+    def __init__(self) -> None:
+        self.layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append a layer's new keys and values to its old ones; return all."""
+        if (old := self.layers.get(layer)) is not None:
+            keys, values = torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2)
+        self.layers[layer] = keys, values
+        return keys, values
 
 
 class Predictor:
@@ -51,7 +70,7 @@ class Predictor:
         ``hidden`` ``[B, 1, H_talker]`` is the talker's last hidden state, ``embedding`` ``[B, 1, H_talker]`` that of
         group 0's token. ``stream`` None: torch's default.
         """
-        cache, module = KeyValueCache(len(self.module.model.layers)), self.module
+        cache, module = KeyValueCache(), self.module
         states = self._run(torch.cat((hidden, embedding), dim=1), 0, cache)
         codes = [sample_tokens(module.lm_head[0](states)[:, -1], sampling, stream)]
         for group in range(1, seq_groups):

@@ -9,7 +9,24 @@ import torch
 
 from ..options import GenerateOptions, Sampling
 from ..voice.prompt import Prompt
-from .guard import FollowsWords, Guard
+
+
+@dataclass
+class Guard:
+    """The stop criteria of a line that misses its EOS; ``max_frames`` changes while its text comes.
+
+    Upstream has none: such a line runs on to ``max_new_tokens`` (8192 frames, eleven minutes).
+    """
+
+    max_frames: int
+    detect_loops: bool = True
+
+
+class FollowsWords(Protocol):
+    """Notices wrong words of a line from its alignment (``words/guard.py``)."""
+
+    def take(self, token: int, weight: float) -> object | None:
+        """Add a frame; return a fault, or None."""
 
 
 class Group(NamedTuple):

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from ..options import MOST_LINES
+from ..words.trace import REPORTED, Trace
+from .request import Group, LatePart, LineRequest
 
-if TYPE_CHECKING:
-    from .request import Group, LatePart, LineRequest
+EOS, WORDS = "eos", "words"
+BROKEN = "broken"  # how a line ends whose numbers are not finite
+# The columns of a frame's report: 16 codes, then whether a number of the line is not finite, then what the alignment
+# head says (``words/trace.py``).
+FLAG = 16
+ALIGNMENT = FLAG + 1
+REPORT_WIDTH = ALIGNMENT + REPORTED
+SPECIAL_CODES = 1024  # the top of group 0's vocabulary: never sampled, except EOS
 
 
 @dataclass(frozen=True)
@@ -49,14 +57,25 @@ class RowPlan:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame on the host, of N rows whose lines have not been released since.
-
-    ``report`` (``decoded.py``) has 16 codes, a flag that is not 0 if any of the line's numbers is not finite (then the
-    codes mean nothing), and what the alignment head says.
-    """
+    """A frame on the host, of N rows whose lines have not been released since; flagged codes mean nothing."""
 
     rows: np.ndarray  # int64 ``[N]``
     report: np.ndarray  # int64 ``[N, REPORT_WIDTH]``
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One line's codes ``[T, 16]`` (int64, on the CPU)."""
+
+    codes: torch.Tensor
+    ended: str  # EOS, "cap", "loop", WORDS, "cancelled" or BROKEN
+    trace: Trace | None = None  # which text token each frame is on; None without an alignment head
+
+    @classmethod
+    def of(cls, report: np.ndarray, ended: str) -> Decoded:
+        """Read the reports of a line's frames, int32 ``[T, REPORT_WIDTH]``."""
+        codes = torch.from_numpy(report[:, :FLAG].astype(np.int64))
+        return cls(codes, ended, Trace.from_numbers(report[:, ALIGNMENT:]))
 
 
 class Rows(Protocol):

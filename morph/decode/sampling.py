@@ -18,15 +18,9 @@ from ..options import TokenSampling
 def line_stream(seed: int, device: torch.device) -> torch.Generator:
     """Return the random generator of a line's seed."""
     # The generator of the CPU reads only the lower 32 bits of its seed: s + 2^32 would be s.
-    bits = 32 if device.type == "cpu" else 63
-    return torch.Generator(device=device).manual_seed(_generator_seed(seed, bits))
-
-
-def _generator_seed(seed: int, bits: int) -> int:
-    """Return the seed of a generator that reads ``bits``: a digest for a longer seed."""
-    if 0 <= seed < 2**bits:
-        return seed
-    return int.from_bytes(blake2b(str(seed).encode(), digest_size=7).digest(), "big")
+    if not 0 <= seed < 2 ** (32 if device.type == "cpu" else 63):
+        seed = int.from_bytes(blake2b(str(seed).encode(), digest_size=7).digest(), "big")
+    return torch.Generator(device=device).manual_seed(seed)
 
 
 def penalize_repetition(scores: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:

@@ -5,13 +5,16 @@ Bit-equal to upstream's ``talker.generate``. Nothing is stored on the model.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from ..model.alignment import token_on
 from ..model.model import Model
+from ..model.network.modules import rotate
 from ..model.rope import RopeTable
 from ..voice.prompt import Prompt, embed_frames
-from .follower import Follower
-from .kv_cache import KeyValueCache
+from .predictor import KeyValueCache
 
 TABLE_STEP = 256  # positions by which the RoPE table grows
 
@@ -24,8 +27,10 @@ class Talker:
         self.step_number = 0
         self._tables = model.code_tables()
         self._rope: RopeTable | None = None
-        self._cache = KeyValueCache(len(model.talker.model.layers))
-        self._follower = None if model.alignment is None else Follower(model, model.alignment, prompt)
+        self._cache = KeyValueCache()
+        # For the alignment head: the span of the line's text, and the last inputs of the head's layer.
+        self._spans = torch.tensor([prompt.text_span], device=model.device)
+        self._probed: torch.Tensor | None = None
 
     def prefill(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the prompt; return the last hidden state ``[1, 1, H]`` and group 0's logits ``[1, V]``."""
@@ -40,10 +45,10 @@ class Talker:
         return self._run(states, self._prompt.length + self.step_number - 1)
 
     def _run(self, states: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
-        rotation = self._angles(start, start + states.shape[1])
+        rotation, head = self._angles(start, start + states.shape[1]), self.model.alignment
         for index, layer in enumerate(self.model.talker.model.layers):
-            if self._follower is not None and index == self._follower.head.layer:
-                self._follower.states = states
+            if head is not None and index == head.layer:
+                self._probed = states[:, -1]
             states = layer(states, rotation, self._cache)
         states = self.model.talker.model.norm(states)
         # Over all positions, as upstream does: a GEMM of another shape may round differently.
@@ -52,17 +57,20 @@ class Talker:
     def add_text(self, rows: torch.Tensor, tokens: int) -> None:
         """Append late text ``[N, H]``; ``tokens`` counts all of the line's text so far."""
         self._text = torch.cat((self._text, rows))
-        if self._follower is not None:
-            self._follower.spans[0, 1] = tokens
+        self._spans[0, 1] = tokens
 
     def alignment(self) -> torch.Tensor | None:
         """Return the line's text token now, int64 ``[1, 3]`` (see ``words.trace``); None without a head."""
-        if self._follower is None:
+        if (head := self.model.alignment) is None or self._probed is None:
             return None
-        keys = self._cache.keys[self._follower.head.layer]
-        assert keys is not None
+        layer: Any = self.model.talker.model.layers[head.layer]
+        keys = self._cache.layers[head.layer][0]
         position = self._prompt.length + self.step_number
-        return self._follower.ask(keys, *self._angles(position - 1, position))
+        cos, sin = self._angles(position - 1, position)
+        states = layer.self_attn.q_proj(layer.input_layernorm(self._probed)).unflatten(-1, (-1, cos.shape[1]))
+        query = rotate(layer.self_attn.q_norm(states[:, head.head]), cos, sin)
+        own = keys[:, head.head // (states.shape[1] // keys.shape[1])]
+        return token_on(query, own, self._spans, own.new_ones(own.shape[:2], dtype=torch.bool))
 
     def _angles(self, start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosines and sines of positions, ``[T, head_dim]``."""

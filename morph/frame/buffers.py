@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from ..decode.decoded import REPORT_WIDTH, SPECIAL_CODES
 from ..decode.predictor import POSITIONS
 from ..decode.request import LatePart
+from ..decode.rows import REPORT_WIDTH, SPECIAL_CODES
 from ..model.layers import Angles, LayerStack
 from ..model.static_cache import StaticCache
 from ..options import Sampling
@@ -37,7 +37,7 @@ class LineState:
     seen: torch.Tensor  # [B, V], group 0's sampled tokens, for the repetition penalty
     keys: torch.Tensor  # [B, 2], see noise.py
     alignment: torch.Tensor  # [B, 5], ``spans`` and ``aligned``
-    report: torch.Tensor  # [B, REPORT_WIDTH], the last frame's (decode/decoded.py)
+    report: torch.Tensor  # [B, REPORT_WIDTH], the last frame's (decode/rows.py)
 
     @classmethod
     def allocate(cls, config: Any, batch: int, like: torch.Tensor) -> LineState:

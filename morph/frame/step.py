@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch.nn import functional
 
-from ..decode.decoded import ALIGNMENT
+from ..decode.rows import ALIGNMENT
 from ..model.alignment import AlignmentProbe
 from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
 from ..model.static_cache import FillView, SpanView, StepView

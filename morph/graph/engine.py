@@ -17,10 +17,8 @@ from itertools import chain
 import numpy as np
 import torch
 
-from ..decode.decoded import FLAG, REPORT_WIDTH
-from ..decode.guard import Guard
-from ..decode.request import Group, LatePart, LineRequest
-from ..decode.rows import Frame, RowPlan
+from ..decode.request import Group, Guard, LatePart, LineRequest
+from ..decode.rows import FLAG, REPORT_WIDTH, Frame, RowPlan
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, LineSnapshot, PrefillBatch
 from ..frame.noise import GROUPS
 from ..frame.weights import Weights, WeightViews
@@ -331,7 +329,7 @@ class GraphDecoder:
 
     @property
     def report(self) -> torch.Tensor:
-        """The last frame on the device: int64 ``[B, REPORT_WIDTH]``, see ``decode/decoded.py``."""
+        """The last frame on the device: int64 ``[B, REPORT_WIDTH]``, see ``decode/rows.py``."""
         return self._started[1].state.report
 
     @contextmanager

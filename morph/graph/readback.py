@@ -22,12 +22,10 @@ class Readback:
         self.reset()
 
     def reset(self) -> None:
-        self._pushed = self._popped = self.waiting = 0
+        self._pushed = self.waiting = 0
 
     def push(self) -> None:
-        """Copy the source once the device has done all work so far; raise RuntimeError if the ring is full."""
-        if self.waiting > LAG:
-            raise RuntimeError(f"{self.waiting} reports wait to be read and the ring holds {LAG + 1}")
+        """Copy the source once the device has done all work so far; at most LAG reports may wait."""
         slot = self._pushed % (LAG + 1)
         self._copies[slot].copy_(self.source, non_blocking=True)
         if self._events:
@@ -35,11 +33,9 @@ class Readback:
         self._pushed, self.waiting = self._pushed + 1, self.waiting + 1
 
     def pop(self) -> torch.Tensor:
-        """Wait for the oldest report and return a CPU copy of it; raise RuntimeError if there is none."""
-        if not self.waiting:
-            raise RuntimeError("no report waits to be read")
-        slot = self._popped % (LAG + 1)
+        """Wait for the oldest report and return a CPU copy of it; there must be one."""
+        slot = (self._pushed - self.waiting) % (LAG + 1)
         if self._events:
             self._events[slot].synchronize()
-        self._popped, self.waiting = self._popped + 1, self.waiting - 1
+        self.waiting -= 1
         return self._copies[slot].clone()

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ..decode.decoded import REPORT_WIDTH
+from ..decode.rows import REPORT_WIDTH
 from .linear.gemm import load_gains, store_scaled
 from .pdl import launch_dependents, wait_for_inputs
 from .plan import Plan, launch

@@ -10,7 +10,7 @@ import torch
 import triton
 from torch.nn import functional
 
-from ..decode.decoded import ALIGNMENT
+from ..decode.rows import ALIGNMENT
 from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.noise import GROUPS
 from ..frame.step import probe_for, report_alignment

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..decode.decoded import REPORT_WIDTH
+from ..decode.rows import REPORT_WIDTH
 from .pdl import launch_dependents, wait_for_inputs
 
 LOWEST = tl.constexpr(-(2**31))  # below every score's key

@@ -10,9 +10,8 @@ from itertools import accumulate
 import numpy as np
 
 from ..decode.buffers import LineFrames
-from ..decode.decoded import Decoded
-from ..decode.guard import Guard
-from ..decode.request import LineRequest
+from ..decode.request import Guard, LineRequest
+from ..decode.rows import Decoded
 from ..model.model import Model
 from ..options import IGNORE, GenerateOptions, Sampling
 from ..text.duration import expected_frames, longest_frames, minimum_frames, shortest_frames
@@ -60,7 +59,7 @@ class Piece:
 
     def end_take(self) -> tuple[Decoded, np.ndarray]:
         """Return the take in progress and its samples, and forget it."""
-        made = Decoded(self.frames.codes(), str(self.ended), self.frames.trace())
+        made = self.frames.decoded(str(self.ended))
         wave = concatenate(self.waves)
         self.frames, self.ended, self.waves, self.decoded = LineFrames(), None, [], 0
         return made, wave

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ..decode.decoded import Decoded
+from ..decode.rows import Decoded
 from ..text.duration import shortest_frames
 
 # How a take can end, best first. A take that is cut off contains more of its text than one that ends early.

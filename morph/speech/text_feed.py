@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ..decode.guard import Guard
-from ..decode.request import LatePart
+from ..decode.request import Guard, LatePart
 from ..model.tokens import IncrementalTokenizer
 from ..text.duration import minimum_frames
 from ..text.normalize import NormalizedText

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...postprocess.ends import MARGIN_S, quiet_spans
-from ..decode.decoded import Decoded
+from ..decode.rows import Decoded
 from ..model.model import Model
 from ..model.tokens import TextTokenizer
 from ..options import IGNORE, GenerateOptions

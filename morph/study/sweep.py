@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ..decode.decoded import Decoded
 from ..decode.eager import Experiment, decode
 from ..decode.predictor import Predictor
+from ..decode.rows import Decoded
 from ..decode.sampling import distribution
 from ..engine import Choice
 from ..model.crossbar import crossbar

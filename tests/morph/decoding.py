@@ -3,11 +3,9 @@
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode import eager, predictor
-from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.loop import Decoding, decode_lines, decoded
-from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.rows import RowPlan
+from qwen3_tts_morph.morph.decode.loop import Decoding, decode_lines
+from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Decoded, RowPlan
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder as GraphRowsDecoder
@@ -51,7 +49,7 @@ def decode_coming(opened, model, first, come=lambda decoding: (), on_frame=lambd
             while (ended := decoding.read()) is not None:
                 goes_on = True
                 for row, end in ended:
-                    made[running.pop(row)] = decoded(decoding.release(row), end)
+                    made[running.pop(row)] = Decoded.of(decoding.release(row), end)
                 on_frame(decoding.buffers.appended)
             idle = 0 if goes_on else idle + 1
             assert idle < 1000

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions

@@ -7,11 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.loop import Decoding, Suspended, decoded
-from qwen3_tts_morph.morph.decode.request import Group, LineRequest
-from qwen3_tts_morph.morph.decode.rows import Ahead, RowPlan
+from qwen3_tts_morph.morph.decode.loop import Decoding, Suspended
+from qwen3_tts_morph.morph.decode.request import Group, Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Ahead, Decoded, RowPlan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.model.model import Model
@@ -120,7 +118,7 @@ def decode_in_turns(
 def end_lines(decoding: Decoding, running: dict[int, int], made: dict[int, Decoded]) -> None:
     while (ended := decoding.read()) is not None:
         for row, end in ended:
-            made[running.pop(row)] = decoded(decoding.release(row), end)
+            made[running.pop(row)] = Decoded.of(decoding.release(row), end)
 
 
 @pytest.mark.parametrize(

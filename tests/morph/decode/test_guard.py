@@ -4,10 +4,9 @@ import random
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.decode.buffers import RowBuffers
-from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
-from qwen3_tts_morph.morph.decode.guard import LONGEST_PERIOD, LOOP_WINDOW, Guard
-from qwen3_tts_morph.morph.decode.rows import Frame
+from qwen3_tts_morph.morph.decode.buffers import LONGEST_PERIOD, LOOP_WINDOW, RowBuffers
+from qwen3_tts_morph.morph.decode.request import Guard
+from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Frame
 from qwen3_tts_morph.morph.text.duration import longest_frames
 
 NEEDED = LOOP_WINDOW + LONGEST_PERIOD

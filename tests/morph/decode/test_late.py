@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.loop import Decoding, decoded
-from qwen3_tts_morph.morph.decode.request import LatePart, LineRequest
-from qwen3_tts_morph.morph.decode.rows import RowPlan
+from qwen3_tts_morph.morph.decode.loop import Decoding
+from qwen3_tts_morph.morph.decode.request import Guard, LatePart, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Decoded, RowPlan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
 
@@ -164,9 +163,9 @@ def test_a_row_that_is_released_leaves_nothing_and_the_others_go_on(load, engine
         while len(made) < 3:
             decoding.step()
             while (ended := decoding.read()) is not None:
-                made |= {row: decoded(decoding.release(row), end) for row, end in ended}
+                made |= {row: Decoded.of(decoding.release(row), end) for row, end in ended}
                 if at[1] not in made and decoding.buffers.counts[at[1]] == 2:
-                    made[at[1]] = decoded(decoding.release(at[1]), "cancelled")
+                    made[at[1]] = Decoded.of(decoding.release(at[1]), "cancelled")
     assert torch.equal(made[at[1]].codes, whole[1].codes[:2])
     assert_equal([made[at[0]], made[at[2]]], whole[::2])
 

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.decoded import Decoded
-from qwen3_tts_morph.morph.decode.guard import Guard
 from qwen3_tts_morph.morph.decode.loop import decode_lines
-from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.rows import Frame
+from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Decoded, Frame
 from qwen3_tts_morph.morph.graph.rows import RowTable
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 

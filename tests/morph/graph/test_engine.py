@@ -9,8 +9,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode import eager
-from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
     LARGEST_PREFILL,

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.kv_cache import KeyValueCache
+from qwen3_tts_morph.morph.decode.predictor import KeyValueCache
 from qwen3_tts_morph.morph.model.rope import RopeTable
 
 from lab.upstream.over import upstream_of
@@ -27,7 +27,7 @@ def test_states_of_a_prompt_and_of_steps_are_upstreams(load, shape, precision, a
         model.dtype
     )
     table = RopeTable.build(ours.config, 9, model.device, model.dtype)
-    cache, past = KeyValueCache(len(ours.layers)), None
+    cache, past = KeyValueCache(), None
     for start, end in ((0, 6), (6, 7), (7, 8), (8, 9)):
         out = theirs(inputs_embeds=states[:, start:end], past_key_values=past, use_cache=True)
         past = out["past_key_values"] if "past_key_values" in out else out["cache"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Chunk
-from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.joined import limit_takes

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech import pieces as render

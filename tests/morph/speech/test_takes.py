@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.decoded import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.speech.takes import ENDS, RetryPolicy, Take, is_silent, judge_end
 from qwen3_tts_morph.morph.text.duration import minimum_frames, shortest_frames
 
