@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from qwen3_tts_morph.morph.checkpoint import load
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
-from qwen3_tts_morph.morph.decode.decoded import ALIGNMENT
+from qwen3_tts_morph.morph.decode.rows import ALIGNMENT
 from qwen3_tts_morph.morph.frame.noise import GROUPS
 from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
@@ -147,10 +147,10 @@ class Samples:
         """Whether the row has been decoded."""
         return self.ready.query()
 
-    def wait(self) -> list[np.ndarray]:
+    def wait(self) -> np.ndarray:
         """Return them once the row has been decoded."""
         self.ready.synchronize()
-        return [self.samples]
+        return self.samples
 
 
 @contextmanager
@@ -168,8 +168,8 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
         timeline.launch(times.row_frame * len(plan))
         return Samples(noise[: len(plan) * weights.samples_per_frame], timeline.mark())
 
-    def copy_later(made: SamplesInFlight, *tensors: torch.Tensor) -> None:
-        copy(made, *tensors)
+    def copy_later(made: SamplesInFlight, samples: torch.Tensor) -> None:
+        copy(made, samples)
         made._event = timeline.mark()  # type: ignore[assignment]
 
     init = Readback.__init__

@@ -97,7 +97,7 @@ class RowsInFlight(InFlight):
     def _copy(self) -> None:
         """Copy the samples of the oldest launched row."""
         row, samples = self._launched.popleft()
-        self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait()[0])))
+        self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait())))
         self._launch()
 
     def _end_copy(self) -> None:
@@ -110,12 +110,12 @@ class RowsInFlight(InFlight):
 
 
 class SamplesInFlight:
-    """Tensors that are copied from the device once its work so far is done."""
+    """A tensor that is copied from the device once its work so far is done."""
 
-    def __init__(self, *tensors: torch.Tensor):
+    def __init__(self, samples: torch.Tensor):
         # torch uses pinned memory for a non-blocking copy.
-        self._host = [one.to("cpu", non_blocking=True, copy=True).numpy() for one in tensors]
-        self._event = torch.cuda.Event() if tensors[0].is_cuda else None
+        self._host = samples.to("cpu", non_blocking=True, copy=True).numpy()
+        self._event = torch.cuda.Event() if samples.is_cuda else None
         if self._event is not None:
             self._event.record()
 
@@ -123,7 +123,7 @@ class SamplesInFlight:
     def is_ready(self) -> bool:
         return self._event is None or bool(self._event.query())
 
-    def wait(self) -> list[np.ndarray]:
+    def wait(self) -> np.ndarray:
         if self._event is not None:
             self._event.synchronize()
         return self._host

@@ -194,7 +194,7 @@ class RowStream:
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
         self._recent = [_no_codes(weights)] * lines
-        self._ahead: dict[int, SamplesInFlight] = {}  # samples and codes of a frame
+        self._ahead: list[SamplesInFlight | None] = [None] * lines  # samples of frames that were begun ahead
         self._step_seconds: dict[int, float] = {}  # by size
 
     @property
@@ -204,7 +204,7 @@ class RowStream:
     @torch.inference_mode()
     def start(self, line: int, snapshot: CodecSnapshot | None = None) -> None:
         """Begin a line at this index: at its start, after an ICL voice's reference, or where it was paused."""
-        self._ahead.pop(line, None)
+        self._ahead[line] = None if snapshot is None else snapshot.ahead
         if snapshot is None:
             self._states.clear(line)
             self._frames[line], self._recent[line] = 0, _no_codes(self._weights)
@@ -230,65 +230,54 @@ class RowStream:
 
     @torch.inference_mode()
     def pause(self, line: int) -> CodecSnapshot:
-        """Return a copy of a line's state, from which ``start`` continues it at any index.
-
-        Raises ValueError if a frame was begun ahead and was not taken.
-        """
-        if line in self._ahead:
-            raise ValueError(f"the line at {line} has a frame that was begun ahead: take it first")
-        return CodecSnapshot(self._states.take(line), self._frames[line], self._recent[line])
+        """Return a copy of a line's state, from which ``start`` continues it at any index."""
+        return CodecSnapshot(
+            self._states.take(line), self._frames[line], self._recent[line], self._ahead[line]
+        )
 
     @torch.inference_mode()
     def begin_ahead(self, line: int, codes: torch.Tensor) -> bool:
         """Launch a line's next frame behind the device work that makes its ``codes`` ``[groups]``.
 
-        ``take_ahead`` is next, for this line. Returns False, and does nothing, if a chunk begins with that frame: the
+        ``launch`` is next, for this line. Returns False, and does nothing, if a chunk begins with that frame: the
         frames before it are decoded again there.
         """
-        if line in self._ahead or (self._frames[line] and self._frames[line] % CHUNK_FRAMES == 0):
+        if self._ahead[line] is not None or (self._frames[line] and self._frames[line] % CHUNK_FRAMES == 0):
             return False
         inputs = self._inputs[: self._size(1)]
         inputs.zero_()
         # NaN logits may give codes outside the codebook: the host will raise, but no kernel may fault before.
-        torch.clamp(codes, 0, self._largest_code, out=inputs[0, 0, :-1])
+        largest = len(self._weights.codebooks) // len(self._weights.offsets) - 1
+        torch.clamp(codes, 0, largest, out=inputs[0, 0, :-1])
         inputs[0, 0, -1].fill_(1)  # an assignment would wait for the device
         inputs[0, 1, -1].fill_(line)
         self._step({line: 0})
         self._frames[line] += 1
-        self._ahead[line] = SamplesInFlight(self._samples[0, : self._weights.samples_per_frame], codes)
+        self._ahead[line] = SamplesInFlight(self._samples[0, : self._weights.samples_per_frame])
         return True
-
-    @torch.inference_mode()
-    def take_ahead(self, line: int) -> np.ndarray | None:
-        """Wait for the frame that was begun ahead, float32 ``[1920]``; None if there is none."""
-        if (ahead := self._ahead.pop(line, None)) is None:
-            return None
-        samples, codes = ahead.wait()
-        self._remember(line, codes[None])
-        return samples
-
-    def claim_ahead(self, line: int, codes: torch.Tensor) -> SamplesInFlight | None:
-        """Return the frame that was begun ahead, without waiting for it; its ``codes`` ``[groups]`` are known."""
-        if (ahead := self._ahead.pop(line, None)) is not None:
-            self._remember(line, _on_host(codes)[None])
-        return ahead
 
     def _remember(self, line: int, codes: np.ndarray) -> None:
         """Append to a line's last frames, ``[n, groups]``: when a chunk begins, they are decoded again."""
         self._recent[line] = np.concatenate((self._recent[line], codes))[-CONTEXT_FRAMES:]
 
-    @property
-    def _largest_code(self) -> int:
-        return len(self._weights.codebooks) // len(self._weights.offsets) - 1
-
     @torch.inference_mode()
     def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
         """Launch the decoding of lines' next codes ``[n, groups]``, any n, without special codes such as EOS.
 
-        No frame of these lines was begun ahead. Launches may overlap.
+        The first ones may be of a frame that was begun ahead. Launches may overlap.
         """
-        waiting = {line: deque(self._cut(line, _on_host(part))) for line, part in codes.items()}
-        made = StepsInFlight(list(codes), self._weights.samples_per_frame)
+        ahead, waiting = dict[int, SamplesInFlight | None](), dict[int, deque[_Step]]()
+        for line, given in codes.items():
+            new, ahead[line] = _on_host(given), None
+            if len(new):
+                ahead[line], self._ahead[line] = self._ahead[line], None
+            if ahead[line] is not None:
+                self._remember(line, new[:1])
+                new = new[1:]
+            waiting[line] = deque(self._cut(line, new))
+        made = StepsInFlight(ahead, self._weights.samples_per_frame)
+        if not any(waiting.values()):
+            return made
         made.begin(self._inputs.is_cuda)
         while any(waiting.values()):
             now = {line: parts.popleft() for line, parts in waiting.items() if parts}
@@ -447,10 +436,13 @@ def _cut_frames(done: int, frames: int) -> Iterator[tuple[int, bool]]:
 
 
 class StepsInFlight:
-    """Steps that run on the device, and copies of their samples to the CPU."""
+    """Steps that run on the device, and copies of their samples to the CPU.
 
-    def __init__(self, lines: Sequence[int], samples_per_frame: int):
-        self._lines, self._samples_per_frame = lines, samples_per_frame
+    ``ahead``: by line, samples of a frame before the steps, or None.
+    """
+
+    def __init__(self, ahead: Mapping[int, SamplesInFlight | None], samples_per_frame: int):
+        self._ahead, self._samples_per_frame = ahead, samples_per_frame
         self._steps: list[tuple[torch.Tensor, dict[int, tuple[int, _Step]]]] = []
         self._began: torch.cuda.Event | None = None
         self._done: torch.cuda.Event | None = None
@@ -479,12 +471,13 @@ class StepsInFlight:
 
     @property
     def is_ready(self) -> bool:
-        return self._done is None or self._done.query()
+        is_done = self._done is None or self._done.query()
+        return is_done and all(one is None or one.is_ready for one in self._ahead.values())
 
     @property
     def seconds(self) -> float | None:
-        """The device's time for them, once it is done; None on a CPU."""
-        if self._began is None or self._done is None:
+        """The device's time for them, once it is done; None on a CPU, and if a frame was begun ahead."""
+        if self._began is None or self._done is None or any(self._ahead.values()):
             return None
         return self._began.elapsed_time(self._done) / 1000
 
@@ -492,7 +485,7 @@ class StepsInFlight:
         """Wait; return each line's samples, float32 ``[n * 1920]``."""
         if self._done is not None:
             self._done.synchronize()
-        made: dict[int, list[np.ndarray]] = {line: [] for line in self._lines}
+        made = {line: [] if one is None else [one.wait()] for line, one in self._ahead.items()}
         for samples, places in self._steps:
             waves = samples.numpy()
             for line, (row, part) in places.items():
@@ -512,6 +505,7 @@ class CodecSnapshot:
     state: LineStates
     frames: int
     recent: np.ndarray
+    ahead: SamplesInFlight | None = None  # of the last of these frames, which ``recent`` lacks
 
 
 @dataclass(frozen=True)

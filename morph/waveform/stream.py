@@ -1,7 +1,7 @@
 """Decode streamed lines as their codes arrive, line by line or in a shared row."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
 from ..runtime.lru_cache import LruCache
 from .engine import BatchCodec
-from .in_flight import SamplesInFlight
 from .incremental import CodecSnapshot, RowStream, StepsInFlight, count_steps
 
 KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
@@ -29,43 +28,41 @@ class References(LruCache[int, tuple[torch.Tensor, Any]]):
 
     def missing(self, reference: torch.Tensor) -> int:
         """Return how many frames of a reference must still be fed."""
-        state = self._state(reference)
+        state = self.state(reference)
         return len(reference) if state is None else len(reference) - int(state.frames)
 
     def feed(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> None:
         """Advance a reference's state by some frames: ``feed`` gets the last state, or None, and the reference."""
-        self.put(id(reference), (reference, feed(self._state(reference), reference)))
+        self.put(id(reference), (reference, feed(self.state(reference), reference)))
 
-    def after(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> Any:
-        """Return the state after all frames; missing frames are fed."""
-        while self.missing(reference):
-            self.feed(reference, feed)
-        return self._state(reference)
-
-    def _state(self, reference: torch.Tensor) -> Any:
+    def state(self, reference: torch.Tensor) -> Any:
         kept = self.get(id(reference))
         return None if kept is None else kept[1]
 
 
 class WavesInFlight:
-    """Samples of lines by line; in subclasses the device may still compute them."""
+    """Samples in the order of their launches: ``waves`` by line, or of ``steps``, each with its lines by index."""
 
-    def __init__(self, waves: dict[int, np.ndarray]):
-        self.waves = waves
+    def __init__(
+        self, waves: dict[int, np.ndarray], steps: Sequence[tuple[dict[int, int], StepsInFlight]] = ()
+    ):
+        self.waves, self._steps = waves, steps
 
     @property
     def is_ready(self) -> bool:
         """Whether ``wait`` returns immediately."""
-        return True
+        return all(step.is_ready for _, step in self._steps)
 
     @property
     def seconds(self) -> float | None:
         """The device's time for them, after ``wait``; None if it was not measured."""
-        return None
+        took = [step.seconds for _, step in self._steps]
+        return None if self.waves or None in took else sum(filter(None, took))
 
     def wait(self) -> dict[int, np.ndarray]:
         """Return them by line, float32 ``[n * 1920]`` on the CPU. Call it once."""
-        return self.waves
+        made = {lines[index]: wave for lines, step in self._steps for index, wave in step.wait().items()}
+        return self.waves | made
 
 
 class LineCodec(ABC):
@@ -76,9 +73,7 @@ class LineCodec(ABC):
 
     def __init__(self, references: References):
         self._references = references
-        self._behind: dict[
-            int, torch.Tensor
-        ] = {}  # references of lines, until the state after them is decoded
+        self._behind: dict[int, torch.Tensor] = {}  # references that are not decoded to their ends, by line
 
     def prepare(self) -> None:  # noqa: B027 - nothing to prepare, by default
         """Capture and measure, so that no line waits for it later."""
@@ -98,23 +93,25 @@ class LineCodec(ABC):
             self._start(line, None)
         else:
             self._behind[line] = reference
-        self._take_kept(line)
+            self.missing(line)
 
     def missing(self, line: int) -> int:
-        """Return how many frames of its reference must still be decoded before a line's own."""
-        return self._references.missing(self._behind[line]) if line in self._behind else 0
+        """Return how many frames of its reference must still be decoded, before the line can be launched."""
+        if (reference := self._behind.get(line)) is None:
+            return 0
+        if not (left := self._references.missing(reference)):
+            del self._behind[line]
+            self._start(line, self._references.state(reference))
+        return left
 
     def feed(self, line: int) -> None:
         """Decode some of the missing frames, in a time as short as that of a chunk."""
         self._references.feed(self._behind[line], self._feed)
-        self._take_kept(line)
+        self.missing(line)
 
     @abstractmethod
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        """Launch the next frames of lines that have begun, ``[n, groups]`` each, if possible without waiting.
-
-        Missing frames of a reference are decoded before.
-        """
+        """Launch the next frames of lines that miss none, ``[n, groups]`` each, if possible without waiting."""
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:  # noqa: B027 - not by default
         """Launch a line's next frame, ``[groups]`` on the device, before the host knows its codes, if possible.
@@ -125,15 +122,6 @@ class LineCodec(ABC):
     def end(self, line: int) -> None:
         """Release a line's state."""
         self._behind.pop(line, None)
-
-    def _take_kept(self, line: int) -> None:
-        if not self.missing(line):
-            self._take_state(line)
-
-    def _take_state(self, line: int) -> None:
-        """Begin a line with the state after its reference, whose missing frames are decoded."""
-        if (reference := self._behind.pop(line, None)) is not None:
-            self._start(line, self._references.after(reference, self._feed))
 
     @abstractmethod
     def _start(self, line: int, state: Any) -> None:
@@ -162,8 +150,6 @@ class SingleLines(LineCodec):
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """Decode while the host waits."""
-        for line in codes:
-            self._take_state(line)
         return WavesInFlight(
             {line: self._codec.decode(self._states[line], part) for line, part in codes.items()}
         )
@@ -179,10 +165,8 @@ class SharedRow(LineCodec):
     def __init__(self, row: RowStream, references: References):
         super().__init__(references)
         self._row = row
-        self._holders: list[int | None] = [None] * row.lines
-        self._indices: dict[int, int] = {}  # of the lines among them
+        self._indices: dict[int, int] = {}  # of lines in the row
         self._paused: dict[int, CodecSnapshot | None] = {}
-        self._early: dict[int, np.ndarray] = {}  # samples that were begun ahead, of paused lines
 
     def prepare(self) -> None:
         self._row.prepare()
@@ -193,17 +177,12 @@ class SharedRow(LineCodec):
     def steps(self, line: int, frames: int) -> int:
         if (index := self._indices.get(line)) is not None:
             return self._row.steps(index, frames)
-        if (reference := self._behind.get(line)) is not None:
-            return count_steps(len(reference), frames)
         snapshot = self._paused.get(line)
         return count_steps(0 if snapshot is None else snapshot.frames, frames)
 
     def _start(self, line: int, state: CodecSnapshot | None) -> None:
         self._paused[line] = state
-
-    def _take_kept(self, line: int) -> None:
-        super()._take_kept(line)
-        if line in self._paused and len(self._indices) < len(self._holders):
+        if len(self._indices) < self._row.lines:
             self._index(line, [])
 
     def _feed(self, snapshot: CodecSnapshot | None, reference: torch.Tensor) -> CodecSnapshot:
@@ -214,93 +193,35 @@ class SharedRow(LineCodec):
             self._row.begin_ahead(index, codes)
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
-        for line in codes:  # first: this may take indices
-            self._take_state(line)
-        begun = {
-            line: one for line, part in codes.items() if (one := self._claim_ahead(line, part)) is not None
-        }
-        rest = {line: codes[line][1:] for line in begun}
-        late = {
-            line: rest.get(line, part) for line, part in codes.items() if line not in rest or len(rest[line])
-        }
-        return _Shared(begun, [*self._launch(late)])
-
-    def _claim_ahead(self, line: int, codes: torch.Tensor) -> SamplesInFlight | np.ndarray | None:
-        """Return the frame that was begun ahead, complete or not, or None; its codes are the first of ``codes``."""
-        if line in self._early:
-            return self._early.pop(line)
-        index = self._indices.get(line)
-        return None if index is None or not len(codes) else self._row.claim_ahead(index, codes[0])
-
-    def _launch(self, codes: Mapping[int, torch.Tensor]) -> Iterator[tuple[dict[int, int], StepsInFlight]]:
-        """Launch the lines' steps in batches of the row's size; yield the lines by index, and the steps."""
-        lines = list(codes)
+        """Launch the steps of as many lines together as the row has indices."""
+        lines, launched = list(codes), []
         for begin in range(0, len(lines), self._row.lines):
             now = lines[begin : begin + self._row.lines]
-            at = {line: self._index(line, now) for line in now}
-            launched = self._row.launch({at[line]: codes[line] for line in now})
-            yield {index: line for line, index in at.items()}, launched
+            at = {self._index(line, now): line for line in now}
+            launched.append((at, self._row.launch({index: codes[line] for index, line in at.items()})))
+        return WavesInFlight({}, launched)
 
     def end(self, line: int) -> None:
         super().end(line)
         self._paused.pop(line, None)
-        self._early.pop(line, None)
-        if (index := self._indices.pop(line, None)) is not None:
-            self._holders[index] = None
+        self._indices.pop(line, None)
 
     def _index(self, line: int, needed: list[int]) -> int:
         """Return a line's index in the row; for a paused one, an index that no ``needed`` line holds."""
-        if (held := self._indices.get(line)) is not None:
-            return held
-        index = self._free_index(needed)
-        self._row.start(index, self._paused.pop(line))
-        self._holders[index], self._indices[line] = line, index
-        return index
+        if line not in self._indices:
+            index = self._free_index(needed)
+            self._row.start(index, self._paused.pop(line))
+            self._indices[line] = index
+        return self._indices[line]
 
     def _free_index(self, needed: list[int]) -> int:
         """Return an index without a line, or pause a line that is not ``needed`` now."""
-        if len(self._indices) < len(self._holders):
-            return self._holders.index(None)
-        index, holder = next(
-            (index, one) for index, one in enumerate(self._holders) if one is not None and one not in needed
-        )
-        if (wave := self._row.take_ahead(index)) is not None:
-            self._early[holder] = wave
+        if free := set(range(self._row.lines)).difference(self._indices.values()):
+            return min(free)
+        holder = next(line for line in self._indices if line not in needed)
+        index = self._indices.pop(holder)
         self._paused[holder] = self._row.pause(index)
-        self._holders[index] = None
-        del self._indices[holder]
         return index
-
-
-class _Shared(WavesInFlight):
-    """Samples of a row: of frames ``begun`` ahead, and of ``steps`` with their lines by index."""
-
-    def __init__(
-        self,
-        begun: Mapping[int, SamplesInFlight | np.ndarray],
-        steps: Sequence[tuple[dict[int, int], StepsInFlight]],
-    ):
-        super().__init__({line: one for line, one in begun.items() if isinstance(one, np.ndarray)})
-        self._ahead = {line: one for line, one in begun.items() if isinstance(one, SamplesInFlight)}
-        self._steps = steps
-
-    @property
-    def is_ready(self) -> bool:
-        ahead = all(one.is_ready for one in self._ahead.values())
-        return ahead and all(step.is_ready for _, step in self._steps)
-
-    @property
-    def seconds(self) -> float | None:
-        took = [step.seconds for _, step in self._steps]
-        return None if self.waves or self._ahead or None in took else sum(filter(None, took))
-
-    def wait(self) -> dict[int, np.ndarray]:
-        made = self.waves | {line: one.wait()[0] for line, one in self._ahead.items()}
-        for lines, step in self._steps:
-            for index, wave in step.wait().items():
-                line = lines[index]
-                made[line] = np.concatenate((made[line], wave)) if line in made else wave
-        return made
 
 
 class StreamCodecs:

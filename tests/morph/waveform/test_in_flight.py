@@ -23,9 +23,9 @@ class Row:
     def is_ready(self) -> bool:
         return self.number in self.done
 
-    def wait(self) -> list[np.ndarray]:
+    def wait(self) -> np.ndarray:
         self.waited.append(self.number)
-        return [np.array([self.number])]
+        return np.array([self.number])
 
 
 class Copying:
