@@ -298,8 +298,8 @@ def convolve_newest(
     """Run the convolutions for each line's last ``new`` frames: float32 ``[B, new * 1920]``.
 
     Samples depend on ten past frames, but the last blocks, which are most of the work, on one: each block runs over
-    only the frames that it and the later layers depend on. Lines are side by side in one row. What a line's first
-    positions read of the line before it reaches none of its new frames. ``x`` are the transformer's outputs
+    only the frames that it and the later layers depend on. Lines are side by side in one row. A line's first
+    positions read some of the line before it, which reaches none of its new frames. ``x`` are the transformer's outputs
     ``[B, context + new, latent]``, with ``weights.context`` past frames or more; ``keep`` is bool
     ``[B, context + new]``, false if a line has no frame there.
     """

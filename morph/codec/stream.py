@@ -1,9 +1,9 @@
-"""Decode one line's codes, at once or as they are made, with upstream's operations: state in place of left context.
+"""Decode one line's codes, offline or as they are made, with upstream's operations: state instead of left context.
 
 The decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. The keys and values
-of the transformer's window, and the last inputs of every convolution, are carried from step to step. A chunk that is
-decoded at once has upstream's samples, bit for bit; the sizes of steps change rounding alone (float32: above 100 dB
-for a trained codec).
+of the transformer's window, and the last inputs of every convolution, are carried from step to step. A chunk decoded in
+one piece has upstream's samples, bit for bit; the sizes of steps change rounding alone (float32: above 100 dB for a
+trained codec).
 
 If only the state is wanted (an ICL voice's reference, a chunk's left context), nearly all convolutions are left out:
 through them later samples depend on a few frames only, but through the transformer on all of the chunk.
@@ -11,7 +11,7 @@ through them later samples depend on a few frames only, but through the transfor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..model.network.modules import rotate
 from ..model.rope import RopeTable
 from .layers import CODEBOOK_EPSILON, attend, project_heads
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, LONGEST_CHUNK, PART_FRAMES, cut_chunks, first_needed
-from .weights import context_of, reaches_of
+from .weights import reaches_of
 
 
 @dataclass
@@ -53,14 +53,9 @@ class CodecStream:
     def __init__(self, model: Model):
         self._decoder = model.codec.decoder
         self._device = model.device
-        self._context, self._reaches = context_of(self._decoder), reaches_of(self._decoder)
+        self._context, self._reaches = reaches_of(self._decoder)
         config = self._decoder.config
         self._rope = RopeTable.build(config, LONGEST_CHUNK, self._device, model.codec.dtype)
-
-    @torch.inference_mode()
-    def decode_chunk(self, codes: torch.Tensor) -> torch.Tensor:
-        """Decode a chunk ``[T, groups]`` with its left context to ``[T * 1920]``, as upstream's decoder does."""
-        return self._run(CodecState(), codes.to(self._device))
 
     @torch.inference_mode()
     def feed(self, state: CodecState, reference: torch.Tensor) -> None:
@@ -83,27 +78,24 @@ class CodecStream:
 
         Advances the state. No special codes: EOS is not in the codebook.
         """
-        waves = [self._step(state, part) for part in self._parts(state, codes)]
-        if not waves:
-            return np.zeros(0, dtype=np.float32)
-        return torch.cat(waves).float().cpu().numpy()
-
-    def _parts(self, state: CodecState, codes: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Split frames at the end of a chunk, and restart the state there."""
+        waves = []
         while len(codes):
             within = state.frames % CHUNK_FRAMES
             if within == 0 and state.frames:
                 self._restart(state)
-            count = min(len(codes), CHUNK_FRAMES - within)
-            yield codes[:count]
-            codes = codes[count:]
+            part, codes = codes[: CHUNK_FRAMES - within].to(self._device), codes[CHUNK_FRAMES - within :]
+            waves.append(self.decode_chunk(state, part))
+            state.frames += len(part)
+            known = part if state.recent is None else torch.cat((state.recent, part))
+            state.recent = known[-CONTEXT_FRAMES:]
+        return torch.cat(waves).float().cpu().numpy() if waves else np.zeros(0, dtype=np.float32)
 
     def _restart(self, state: CodecState) -> None:
         """Begin a chunk: decode the frames of its left context again from an empty state."""
+        assert state.recent is not None
         state.position, state.caches, state.inputs = 0, [], []
-        if state.recent is not None:
-            self._skip(state, state.recent[: -self._context], is_last=False)
-            self._skip(state, state.recent[-self._context :], is_last=True)
+        self._skip(state, state.recent[: -self._context], is_last=False)
+        self._skip(state, state.recent[-self._context :], is_last=True)
 
     def _skip(self, state: CodecState, codes: torch.Tensor, is_last: bool) -> None:
         """Advance the state by ``[n, groups]`` without samples.
@@ -116,16 +108,8 @@ class CodecStream:
             if is_last:
                 one.convolve(x, self._reaches)
 
-    def _step(self, state: CodecState, codes: torch.Tensor) -> torch.Tensor:
-        """Decode frames of one chunk: ``[n, groups]`` to ``[n * 1920]``."""
-        codes = codes.to(self._device)
-        wave = self._run(state, codes)
-        state.frames += len(codes)
-        known = codes if state.recent is None else torch.cat((state.recent, codes))
-        state.recent = known[-CONTEXT_FRAMES:]
-        return wave
-
-    def _run(self, state: CodecState, codes: torch.Tensor) -> torch.Tensor:
+    def decode_chunk(self, state: CodecState, codes: torch.Tensor) -> torch.Tensor:
+        """Decode the next codes ``[n, groups]`` of a chunk to ``[n * 1920]``, as upstream's decoder does."""
         one = _Pass(self._decoder, state, self._rope)
         return one.convolve(one.transform(codes)).clamp(min=-1, max=1)[0, 0]
 
@@ -267,8 +251,8 @@ def decode_waveform(
     for chunk in cut_chunks([len(whole)]):
         if on_chunk is not None:
             on_chunk()
-        piece = codec.decode_chunk(whole[chunk.start - chunk.context : chunk.start + chunk.frames])
-        pieces.append(piece[chunk.context * model.samples_per_frame :])
+        part = whole[chunk.start - chunk.context : chunk.start + chunk.frames].to(model.device)
+        pieces.append(codec.decode_chunk(CodecState(), part)[chunk.context * model.samples_per_frame :])
     waveform = torch.cat(pieces).float().cpu().numpy()
     check_samples(waveform, model.codec)
     return cut_reference(waveform, codes, reference)

@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from operator import mul
 from typing import Any
 
 import torch
@@ -132,6 +131,7 @@ class CodecWeights:
             # The results of both output projections are added, so one GEMM over both inputs computes the sum.
             parts = (decoder.quantizer.rvq_first.output_proj, decoder.quantizer.rvq_rest.output_proj)
             start, *blocks, last_snake, last_conv = decoder.decoder
+            context, reaches = reaches_of(decoder)
             pre_conv, last = decoder.pre_conv.conv, last_conv.conv
             following = [block.block[0] for block in blocks[1:]] + [last_snake]
             return cls(
@@ -147,9 +147,9 @@ class CodecWeights:
                 blocks=tuple(map(_block, blocks, following)),
                 finish=(last.weight.detach().float()[0].t().contiguous(), last.bias.detach().float()),
                 samples_per_frame=int(decoder.total_upsample),
-                gap=widest_padding(decoder),
-                reaches=reaches_of(decoder),
-                context=context_of(decoder),
+                gap=max(decoder.pre_conv.padding, *(math.ceil(max(stage)) for stage in _stages(decoder))),
+                reaches=reaches,
+                context=context,
             )
 
 
@@ -162,45 +162,26 @@ def arrange(weight: torch.nn.Parameter, order: tuple[int, ...]) -> torch.Tensor:
     return view
 
 
-def widest_padding(decoder: Any) -> int:
-    """Return how many frames cover the left padding of every convolution, each at its own rate."""
-    rate, padded = 1, [(1, decoder.pre_conv)]
+def _stages(decoder: Any) -> list[list[Fraction]]:
+    """Return, for each stage after the transformer, how many past frames each of its convolutions reads."""
+    rate, stages = 1, []
     for expand, block in decoder.upsample:
         rate *= expand.conv.stride[0]
-        padded.append((rate, block.dwconv))
-    padded.append((rate, decoder.decoder[0]))
-    for rate, block in zip(_rates(decoder), decoder.decoder[1:-2], strict=True):
-        padded += [(rate, unit.conv1) for unit in block.block[2:]]
-    padded.append((rate, decoder.decoder[-1]))
-    return max(math.ceil(conv.padding / rate) for rate, conv in padded)
+        stages.append([Fraction(block.dwconv.padding, rate)])
+    start, *blocks, _, last = decoder.decoder
+    stages.append([Fraction(start.padding, rate)])
+    for block in blocks:
+        _, expand, *units = block.block
+        before = Fraction(1, rate)  # one position before the transposed convolution
+        rate *= expand.conv.stride[0]
+        stages.append([before, *(Fraction(unit.conv1.padding, rate) for unit in units)])
+    return [*stages, [Fraction(last.padding, rate)]]
 
 
-def reaches_of(decoder: Any) -> tuple[int, ...]:
-    """Return, for each block, how many past frames affect the samples through it and the blocks after it."""
-    return tuple(math.ceil(reach) for reach in _reaches(decoder))
-
-
-def context_of(decoder: Any) -> int:
-    """Return how many past outputs of the transformer affect a frame's samples, through all convolutions after it."""
-    rates = list(accumulate((expand.conv.stride[0] for expand, _ in decoder.upsample), mul))
-    padded = [(block.dwconv.padding, rate) for (_, block), rate in zip(decoder.upsample, rates, strict=True)]
-    padded.append((decoder.decoder[0].padding, rates[-1]))
-    return math.ceil(_reaches(decoder)[0] + sum(Fraction(positions, rate) for positions, rate in padded))
-
-
-def _reaches(decoder: Any) -> list[Fraction]:
-    reach = Fraction(decoder.decoder[-1].padding, int(decoder.total_upsample))
-    reaches = []
-    for rate, block in reversed(list(zip(_rates(decoder), decoder.decoder[1:-2], strict=True))):
-        before = block.block[1].conv.stride[0]  # one position before the transposed convolution
-        reach += Fraction(sum(unit.conv1.padding for unit in block.block[2:]) + before, rate)
-        reaches.append(reach)
-    return reaches[::-1]
-
-
-def _rates(decoder: Any) -> list[int]:
-    rate = math.prod(expand.conv.stride[0] for expand, _ in decoder.upsample)
-    return [rate := rate * block.block[1].conv.stride[0] for block in decoder.decoder[1:-2]]
+def reaches_of(decoder: Any) -> tuple[int, tuple[int, ...]]:
+    """Return how many past outputs of the transformer affect a frame, and how many past frames, through each block."""
+    reaches = tuple(map(math.ceil, accumulate(map(sum, reversed(_stages(decoder))))))
+    return reaches[-1], reaches[-2 - len(decoder.upsample) : 0 : -1]
 
 
 def _codebooks(quantizer: Any) -> tuple[torch.Tensor, int]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.codec.packing import CONTEXT_FRAMES, PART_FRAMES, first_needed
 from qwen3_tts_morph.morph.codec.stream import CodecState, CodecStream, _Pass
-from qwen3_tts_morph.morph.codec.weights import context_of
+from qwen3_tts_morph.morph.codec.weights import reaches_of
 
 from tests.morph.codec_lines import random_codes
 
@@ -36,7 +36,7 @@ def test_a_reference_is_fed_in_short_parts(model, monkeypatch, length):
         codec.feed(state, reference)
         parts += 1
         assert len(transformed) <= parts
-    needed, context = length - first_needed(length), context_of(model.codec.decoder)
+    needed, (context, _) = length - first_needed(length), reaches_of(model.codec.decoder)
     assert sum(transformed) == needed <= 324 and max(transformed, default=0) <= PART_FRAMES
     assert convolved == ([min(needed, context)] if needed else [])
     assert torch.equal(state.recent, reference[-CONTEXT_FRAMES:])
