@@ -24,9 +24,9 @@ from ..speech.lines import Line, Spoken, say_why
 from ..speech.pieces import Piece
 from ..synthesizer import Synthesizer
 from .codec.line_chunks import LineChunks, Output
+from .codec.offline import CodedPiece, OfflineCodec
 from .codec.pacing import Speed
-from .codec.turns import FEW, CodecTurns
-from .codec.whole import CodedPiece, WholeCodec
+from .codec.steps import FEW, CodecSteps
 from .fitting import needed_rows
 from .inbox import BatchClosed, Inbox
 from .scheduler import Busy, Scheduler
@@ -251,10 +251,10 @@ class Loop:
         if settings.linger_s is None:
             needed = needed_rows(model, self._scheduler.utterances)
             self._rows = max(1, min(settings.rows, -(-needed // len(self.inboxes))))
-        self._turns = CodecTurns(
+        self._turns = CodecSteps(
             partial(engine.open_codec, model, choice, self._rows), model.codec, self.speed
         )
-        self._whole = WholeCodec(
+        self._whole = OfflineCodec(
             partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open)
         )
         describe = partial(engine.describe, model, choice)
@@ -574,7 +574,7 @@ class Loop:
 
     def _step_codec(self) -> None:
         comes = bool(self.inbox.changed) and len(self._streamed) <= FEW and self._scheduler.has_live
-        self._deliver(self._turns.turn(self._streamed, comes and len(self._by_row) < self._rows))
+        self._deliver(self._turns.step(self._streamed, comes and len(self._by_row) < self._rows))
 
     def _deliver(self, outputs: Sequence[Output]) -> None:
         """Apply results of the codec: the only place that does."""
@@ -615,7 +615,7 @@ class Loop:
     def _complete_now(self) -> int:
         """How many offline pieces to decode next: many together, or what takes half as long as readers can wait."""
         whole, is_list = self._whole, self._settings.linger_s is None
-        if not whole.count or whole.is_making:  # a reader would wait for all in flight
+        if not whole.count or whole.is_decoding:  # a reader would wait for all in flight
             return 0
         if streamed := [one for one in self._streamed if not one.is_starved]:
             empty_at = min(math.inf if one.ended else one.sizes.empty_at for one in streamed)
@@ -627,7 +627,7 @@ class Loop:
     def _rest(self) -> bool:
         """Make the samples that are left, then wait for an event; return False if the session is over."""
         if self._whole.is_busy:
-            if not self._whole.is_making:
+            if not self._whole.is_decoding:
                 self._whole.start()
             self._take_complete(until=0.0, wait=True)
             return True

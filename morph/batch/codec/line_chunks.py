@@ -13,7 +13,7 @@ from ....postprocess.ends import EndTrim
 from ....postprocess.join import StreamJoin
 from ...model.finite import NotFinite
 from ...speech.joined import CROSSFADE_MS
-from ...speech.pieces import Piece, concatenate
+from ...speech.pieces import NO_SAMPLES, Piece, concatenate
 from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech
@@ -47,7 +47,7 @@ class LineChunks:
         self.number, self.speech, self.sizes = number, speech, sizes
         self.reference = speech.line.voice.ref_codes  # int64 ``[R, groups]``, of an ICL voice
         self.tokens: TokenFeed | None = None
-        self.is_resting = False  # until ``CodecTurns`` sees that a chunk may be due
+        self.is_resting = False  # until ``CodecSteps`` sees that a chunk may be due
         # The codes and alignment numbers that the codec decodes now.
         self.in_codec: tuple[torch.Tensor, np.ndarray | None] | None = None
         self.piece: Piece | None = None  # the current one; None if the next one has not come
@@ -131,13 +131,9 @@ class LineChunks:
             return 0, False
         waiting = int(min(len(piece.frames) - piece.decoded, self._left))
         is_over = piece.ended is not None or waiting == self._left
-        if hurry or (is_over and pace is None) or (self.tokens is not None and self.tokens.starved):
-            return min(waiting, self.sizes.full), True
-        if is_over:
-            return min(waiting, self.sizes.largest), True
-        if pace is None:
-            return self.sizes.due(waiting, now), True
-        return self.sizes.patient(waiting, now, pace) if waiting else (0, False)
+        if is_over or hurry or (self.tokens is not None and self.tokens.starved):
+            return min(waiting, self.sizes.largest if is_over and pace else self.sizes.full), True
+        return self.sizes.due(waiting, now, pace)
 
     def take(self, count: int) -> torch.Tensor:
         """Return the codes of the current piece's next frames, ``[count, 16]``; ``add`` accepts their samples."""
@@ -145,6 +141,14 @@ class LineChunks:
         begin = self.piece.decoded
         self.in_codec = self.piece.frames.copied(begin, begin + count)
         return self.in_codec[0]
+
+    def end_piece(self, now: float) -> Output | None:
+        """End the current piece if its codes are complete and all of them have samples; None if not."""
+        piece = self.piece
+        if piece is None or piece.ended is None or self.in_codec is not None or piece.waiting:
+            return None
+        self.in_codec = NO_CODES, None
+        return self.add(NO_SAMPLES, now)
 
     def add(self, wave: np.ndarray, now: float) -> Output | None:
         """Accept the samples of codes that ``take`` returned; None if the line has been cancelled meanwhile."""
@@ -154,8 +158,8 @@ class LineChunks:
         (codes, numbers), begin = taken, piece.decoded
         parts = [] if begin else self._begin(piece)
         self._length += len(wave)
-        piece.decoded += len(codes)
         self._left -= len(codes)
+        piece.decoded += len(codes)
         piece.waves.append(wave)
         parts.append(self._join.add(wave))
         if piece.ended is not None and not piece.waiting:  # its end comes with its last frames
@@ -167,7 +171,9 @@ class LineChunks:
         if numbers is not None:
             start = (self._lead or 0) + self._begin_at - (0 if self._trim is None else self._trim.start)
             words = ChunkTrace(numbers, self._index, begin, start, piece.text)
-        return Output(self.number, self._chunk(codes, parts, now, words), self.piece is not piece)
+        has_samples = len(codes) or self.ended or any(map(len, parts))
+        chunk = self._chunk(codes, parts, now, words) if has_samples else None
+        return Output(self.number, chunk, self.piece is not piece)
 
     def _begin(self, piece: Piece) -> list[np.ndarray]:
         """Begin a piece; return the pause before it."""
@@ -179,45 +185,27 @@ class LineChunks:
 
     def _cut(self) -> list[np.ndarray]:
         """End the line at its limit; return the samples held back. No silence follows."""
-        self._after = 0
-        has_ended = self.piece is None and self.course != OPEN
-        if self.piece is not None and self.piece.decoded:
-            parts = [self._join.limit(1), self._join.end()]
-        else:
-            parts = [self._join.limit(0)]
+        self._after, course = 0, self.course
+        has_begun = self.piece is not None and self.piece.decoded > 0
+        parts = [self._join.limit(1), self._join.end()] if has_begun else [self._join.limit(0)]
         self.cancel()
-        self.course = ENDED if has_ended else CUT
+        self.course = ENDED if course == ENDED else CUT
         return parts
-
-    def end_piece(self, now: float) -> Output | None:
-        """End the current piece if its codes are complete and all of them have samples; None if not."""
-        piece = self.piece
-        if piece is None or piece.ended is None or self.in_codec is not None or piece.waiting:
-            return None
-        parts = [*([] if piece.decoded else self._begin(piece)), self._join.end()]
-        self._next_piece()
-        has_samples = self.course >= ENDED or any(map(len, parts))
-        return Output(self.number, self._chunk(NO_CODES, parts, now) if has_samples else None, True)
 
     def _chunk(
         self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
     ) -> Chunk:
-        is_last = self.course >= ENDED
-        is_plain = self._trim is None and self._start and not is_last
-        samples = concatenate(parts) if is_plain else self._finish(parts)
-        chunk = Chunk(codes, samples, self._start, is_last, words=words)
-        self._start += len(samples)
-        self.sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
-        return chunk
-
-    def _finish(self, parts: list[np.ndarray]) -> np.ndarray:
-        """Join samples, with trimmed ends, and the silence at the line's beginning and end."""
+        """Return a chunk with trimmed ends, and the silence at the line's beginning and end."""
         if self._trim is not None:
             parts = [self._trim.add(concatenate(parts))]
         if self._lead and not self._start:
             parts.insert(0, np.zeros(self._lead, dtype=np.float32))
-        if self.course >= ENDED:
+        if is_last := self.course >= ENDED:
             if self._trim is not None:
                 parts.append(self._trim.end())
             parts.append(np.zeros(self._after, dtype=np.float32))
-        return concatenate(parts)
+        samples = concatenate(parts)
+        chunk = Chunk(codes, samples, self._start, is_last, words=words)
+        self._start += len(samples)
+        self.sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
+        return chunk

@@ -80,8 +80,6 @@ class Speed:
         if not self.steps or not lines:
             return 0.0
         size = next_power_of_2(lines)
-        if size in self.steps:
-            return self.steps[size]
         near = min(self.steps, key=lambda other: abs(math.log2(other / size)))
         return self.steps[near] * max(1.0, size / near)
 
@@ -131,27 +129,25 @@ class ChunkSizes:
         self.has_begun = False
         self.empty_at = 0.0  # when a reader has played everything; 0 before the first audio
 
-    def patient(self, waiting: int, now: float, pace: Pace) -> tuple[int, bool]:
-        """Return how many waiting frames could be decoded now, and whether they are urgent.
+    def due(self, waiting: int, now: float, pace: Pace | None = None) -> tuple[int, bool]:
+        """Return how many waiting frames could be decoded now, 0 to wait for more, and whether they are urgent.
 
-        For many lines: after the first chunk, only chunks of the largest size, or urgent smaller ones.
+        ``pace``: if many lines share the codec. After the first chunk, they get only chunks of the largest size, or
+        urgent smaller ones.
         """
-        if not self.has_begun:
-            first = max(self.full, min(pace.first, self.largest))
-            return (first if waiting >= first else 0), True
-        left = self.empty_at - now
-        if left >= pace.urgent_s:
-            return (self.largest if waiting >= self.largest else 0), False
-        least = min(pace.least, self.largest) if left >= pace.dry_s else 1
-        return (min(waiting, self.largest) if waiting >= max(self._smallest, least) else 0), True
-
-    def due(self, waiting: int, now: float) -> int:
-        """Return how many waiting frames to decode now, 0 to wait for more."""
-        if waiting >= self.full:
-            return self.full
-        if not self.has_begun or waiting < self._smallest:
-            return 0
-        return waiting if self.empty_at - now < self._speed.late_s(waiting, self.full) else 0
+        least = most = self.full
+        is_urgent, left = True, self.empty_at - now
+        if pace is None:
+            if self.has_begun and waiting < least and left < self._speed.late_s(waiting, most):
+                least = self._smallest
+        elif not self.has_begun:
+            least = most = max(self.full, min(pace.first, self.largest))
+        elif left >= pace.urgent_s:
+            least, most, is_urgent = self.largest, self.largest, False
+        else:
+            least = max(self._smallest, min(pace.least, self.largest) if left >= pace.dry_s else 1)
+            most = self.largest
+        return (min(waiting, most) if waiting >= least else 0), is_urgent
 
     def deliver(self, frames: int, seconds: float, now: float) -> None:
         """Note a chunk of ``seconds`` of audio that a reader can play from now on."""

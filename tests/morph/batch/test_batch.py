@@ -10,7 +10,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
+from qwen3_tts_morph.morph.batch.codec import steps as codec_steps
 from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
@@ -305,7 +305,7 @@ def test_a_text_that_is_too_long_for_the_model_ends_its_line_only(synthesizer, v
 def test_an_error_of_the_engine_ends_the_batch_and_the_next_one_runs(synthesizer, voice, monkeypatch) -> None:
     with Batch(synthesizer, 2) as service:
         with monkeypatch.context() as patch:
-            patch.setattr(codec_turns, "check_samples", fail)
+            patch.setattr(codec_steps, "check_samples", fail)
             with pytest.raises(RuntimeError, match="out of memory"):
                 list(service.speak(Line("Hello.", voice), SHORT))
         with monkeypatch.context() as patch:

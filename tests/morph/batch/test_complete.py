@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.codec import whole as whole_module
-from qwen3_tts_morph.morph.batch.codec.whole import CodedPiece, WholeCodec
+from qwen3_tts_morph.morph.batch.codec import offline as offline_module
+from qwen3_tts_morph.morph.batch.codec.offline import CodedPiece, OfflineCodec
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.model.finite import NotFinite
@@ -128,18 +128,18 @@ class Codes:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [100.0]
-    monkeypatch.setattr(whole_module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(offline_module.time, "perf_counter", lambda: now[0])
     yield now
     monkeypatch.undo()
     assert time.perf_counter() != now[0]
 
 
-def add(codec: WholeCodec, *pieces: Codes) -> None:
+def add(codec: OfflineCodec, *pieces: Codes) -> None:
     for piece in pieces:
         codec.add(CodedPiece(None, piece))
 
 
-def taken(codec: WholeCodec, wait: bool = False) -> list[Codes]:
+def taken(codec: OfflineCodec, wait: bool = False) -> list[Codes]:
     """The pieces of which there are samples."""
     made = iter(lambda: codec.take(wait), None)
     return [one.piece for one, samples in made if isinstance(samples, np.ndarray)]
@@ -150,7 +150,7 @@ def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None
         clock[0] += 0.01 * sum(map(len, codes))
         return InFlight([np.zeros(1, np.float32) for _ in codes])
 
-    codec = WholeCodec(begin)
+    codec = OfflineCodec(begin)
     add(codec, Codes(10))
     assert codec.fit(0.0) == 1, "what it takes is not known"
     codec.run(1)
@@ -184,27 +184,27 @@ def begun() -> list[Later]:
 
 
 @pytest.fixture
-def codec(begun: list[Later]) -> WholeCodec:
+def codec(begun: list[Later]) -> OfflineCodec:
     def begin(codes, _):
         begun.append(Later(codes))
         return begun[-1]
 
-    return WholeCodec(begin)
+    return OfflineCodec(begin)
 
 
-def test_frames_go_on_while_the_device_makes_samples(codec: WholeCodec, begun: list[Later]) -> None:
+def test_frames_go_on_while_the_device_makes_samples(codec: OfflineCodec, begun: list[Later]) -> None:
     pieces = [Codes(frames) for frames in range(1, 9)]
     add(codec, pieces[0])
     codec.start()
-    assert codec.is_making and codec.count == 0
-    assert codec.take() is None and codec.is_making, "it waits for nothing"
+    assert codec.is_decoding and codec.count == 0
+    assert codec.take() is None and codec.is_decoding, "it waits for nothing"
     begun[0].made = 1
-    assert taken(codec) == pieces[:1] and not codec.is_making
+    assert taken(codec) == pieces[:1] and not codec.is_decoding
     add(codec, *pieces[1:])
     codec.start()
     begun[1].made = 2
-    assert taken(codec) == pieces[1:3] and codec.is_making, "others are still made"
-    assert taken(codec, wait=True) == pieces[3:] and not codec.is_making
+    assert taken(codec) == pieces[1:3] and codec.is_decoding, "others are still made"
+    assert taken(codec, wait=True) == pieces[3:] and not codec.is_decoding
 
 
 def test_who_hears_a_line_does_not_wait_for_samples_that_a_device_makes(
@@ -249,14 +249,14 @@ def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
             raise NotFinite("of this one")
         return InFlight([np.zeros(1, np.float32)])
 
-    codec = WholeCodec(begin)
+    codec = OfflineCodec(begin)
     pieces = [Codes(4), Codes(1), Codes(2), Codes(3)]
     add(codec, *pieces)
     codec.start()
-    assert codec.take()[0].piece is pieces[0] and codec.is_making
+    assert codec.take()[0].piece is pieces[0] and codec.is_decoding
     made = {one.piece: samples for one, samples in iter(codec.take, None)}
     assert [isinstance(made[piece], NotFinite) for piece in pieces[1:]] == [False, True, False]
-    assert not codec.is_making
+    assert not codec.is_decoding
 
 
 def test_a_piece_that_is_not_finite_at_once_was_waited_for() -> None:
@@ -265,7 +265,7 @@ def test_a_piece_that_is_not_finite_at_once_was_waited_for() -> None:
     def begin(*_):
         raise NotFinite("of this one")
 
-    codec = WholeCodec(begin)
+    codec = OfflineCodec(begin)
     add(codec, Codes(1))
     codec.start()
     assert isinstance(codec.take(wait=True)[1], NotFinite)

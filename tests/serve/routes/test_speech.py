@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.audio.formats import SERVED as FORMATS
-from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
+from qwen3_tts_morph.morph.batch.codec import steps as codec_steps
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.serve.api.errors import ApiError
 from qwen3_tts_morph.serve.api.fields import SettingsFields
@@ -343,7 +343,7 @@ def test_a_failure_of_the_engine_has_no_details(client: Client, monkeypatch) -> 
         raise RuntimeError("secret")
 
     with monkeypatch.context() as patch:
-        patch.setattr(codec_turns, "check_samples", fail)
+        patch.setattr(codec_steps, "check_samples", fail)
         response = client.post(asked())
     assert response.status_code == 500 and "secret" not in error_of(response)["message"]
     assert client.post(asked()).status_code == 200
@@ -357,7 +357,7 @@ def test_events_end_with_the_error(client: Client, monkeypatch) -> None:
         if len(calls) == 3:
             raise RuntimeError("secret")
 
-    monkeypatch.setattr(codec_turns, "check_samples", fail_later)
+    monkeypatch.setattr(codec_steps, "check_samples", fail_later)
     body = {**asked("word " * 20, stream_format="sse"), "sampling": {"max_seconds": 5}}
     response = client.post(body)
     events = events_of(response.content)

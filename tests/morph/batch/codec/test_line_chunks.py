@@ -9,7 +9,7 @@ from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks
 from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
 from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.decode.buffers import LineFrames
-from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH, Decoded
+from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.joined import join_pieces
 from qwen3_tts_morph.morph.speech.pieces import Piece

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.codec import pacing
-from qwen3_tts_morph.morph.batch.codec import turns as codec_turns
+from qwen3_tts_morph.morph.batch.codec import steps as codec_steps
 from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks, Output
 from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Claim, Speed, choose
-from qwen3_tts_morph.morph.batch.codec.turns import FEW, CodecTurns
+from qwen3_tts_morph.morph.batch.codec.steps import FEW, CodecSteps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.decode.buffers import RowBuffers
-from qwen3_tts_morph.morph.decode.decoded import REPORT_WIDTH
-from qwen3_tts_morph.morph.decode.guard import Guard
-from qwen3_tts_morph.morph.decode.rows import Frame
+from qwen3_tts_morph.morph.decode.request import Guard
+from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Frame
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.runtime.sizes import next_power_of_2
 from qwen3_tts_morph.morph.speech.pieces import Piece
@@ -139,10 +138,10 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
     ``plan`` has for each the frame of the batch at which it begins, how many frames it has, and those of its reference.
     """
     clock = SimpleNamespace(perf_counter=lambda: device.now)
-    for module in (codec_turns, pacing):
+    for module in (codec_steps, pacing):
         monkeypatch.setattr(module, "time", clock)
     speed = Speed(AUDIO_S)
-    turns = CodecTurns(partial(Codec, device), torch.zeros(0), speed)
+    turns = CodecSteps(partial(Codec, device), torch.zeros(0), speed)
     lines = [Heard(number, speed, device, *times) for number, times in enumerate(plan)]
     buffers = RowBuffers(len(lines), eos=-1)
     turns.use(buffers)
@@ -169,7 +168,7 @@ def deliver(lines: Sequence[Heard], outputs: Sequence[Output]) -> None:
         lines[output.number].deliver(output)
 
 
-def _receive(turns: CodecTurns, buffers: RowBuffers, speed: Speed, lines: Sequence[Heard], at: int) -> None:
+def _receive(turns: CodecSteps, buffers: RowBuffers, speed: Speed, lines: Sequence[Heard], at: int) -> None:
     own = [line for line in lines if 0 <= at - line.begins < line.frames]
     report = np.array([[at - line.begins] * 16 + [0] * 4 for line in own]).reshape(-1, REPORT_WIDTH)
     buffers.append(Frame(np.array([line.number for line in own], dtype=np.int64), report))
@@ -179,7 +178,7 @@ def _receive(turns: CodecTurns, buffers: RowBuffers, speed: Speed, lines: Sequen
             line.made.ended = "cap"
             turns.wake(line.number)
     speed.end_frame()
-    deliver(lines, turns.turn([line.chunks for line in lines if line.chunks.has_codes]))
+    deliver(lines, turns.step([line.chunks for line in lines if line.chunks.has_codes]))
 
 
 # An H200 makes a frame of 0.6B for 64, 128 and 256 lines in about these times, and one line of a step in 0.45 ms.
@@ -233,7 +232,7 @@ def test_lines_rest_until_something_of_them_is_due(monkeypatch, plan, frame_s):
     device = Device(frame_s, 0.00045)
     heard = speak(monkeypatch, device, plan)
     looks.append(0)
-    monkeypatch.setattr(CodecTurns, "_rest", lambda *_: None)
+    monkeypatch.setattr(CodecSteps, "_rest", lambda *_: None)
     restless = Device(frame_s, 0.00045)
     same = speak(monkeypatch, restless, plan)
     assert device.steps == restless.steps
@@ -252,9 +251,9 @@ def test_few_lines_have_the_sizes_asked_for(monkeypatch):
 
 def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypatch):
     device = Device(0.002, 0.0005)
-    monkeypatch.setattr(codec_turns, "time", SimpleNamespace(perf_counter=lambda: device.now))
+    monkeypatch.setattr(codec_steps, "time", SimpleNamespace(perf_counter=lambda: device.now))
     speed = Speed(AUDIO_S)
-    turns, line = CodecTurns(partial(Codec, device), torch.zeros(0), speed), Heard(0, speed, device, 0, 40)
+    turns, line = CodecSteps(partial(Codec, device), torch.zeros(0), speed), Heard(0, speed, device, 0, 40)
     buffers = RowBuffers(1, eos=-1)
     buffers.begin(0, Guard(40, False))
     turns.use(buffers)
@@ -263,7 +262,7 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
     def steps_of_a_turn(comes: bool) -> int:
         buffers.append(Frame(np.array([0]), np.zeros((1, REPORT_WIDTH), dtype=np.int64)))
         before = len(device.steps)
-        deliver([line], turns.turn([line.chunks], comes))
+        deliver([line], turns.step([line.chunks], comes))
         return len(device.steps) - before
 
     assert [steps_of_a_turn(comes) for comes in (True, True, False)] == [1, 0, 1], (
@@ -277,15 +276,15 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
 @pytest.mark.parametrize("others", [1, FEW, 20])
 def test_a_reference_is_decoded_in_parts_between_the_frames_of_others(monkeypatch, others):
     device, begins = Device(0.0045, 0.00045), 30
-    turn, fed_in = CodecTurns.turn, []
+    step, fed_in = CodecSteps.step, []
 
     def note(turns, lines, *given):
         before = len(device.fed)
-        outputs = turn(turns, lines, *given)
+        outputs = step(turns, lines, *given)
         fed_in.append(len(device.fed) - before)
         return outputs
 
-    monkeypatch.setattr(CodecTurns, "turn", note)
+    monkeypatch.setattr(CodecSteps, "step", note)
     heard = speak(monkeypatch, device, [(0, 150)] * others + [(begins, 40, 375), (begins, 1, 250)])
     assert max(fed_in) == 1, "a part between two frames"
     number = others
@@ -297,14 +296,14 @@ def test_a_reference_is_decoded_in_parts_between_the_frames_of_others(monkeypatc
 
 def test_a_line_that_is_alone_has_its_reference_decoded_at_once(monkeypatch):
     device = Device(0.0045, 0.00045)
-    turn, fed_in = CodecTurns.turn, []
+    step, fed_in = CodecSteps.step, []
 
     def note(turns, *given):
-        outputs = turn(turns, *given)
+        outputs = step(turns, *given)
         fed_in.append(len(device.fed))
         return outputs
 
-    monkeypatch.setattr(CodecTurns, "turn", note)
+    monkeypatch.setattr(CodecSteps, "step", note)
     [line] = speak(monkeypatch, device, [(0, 20, 375)])
     assert fed_in[0] == fed_in[-1] == 4 and line.samples[0].size == SAMPLES
 

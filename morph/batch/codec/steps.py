@@ -18,13 +18,13 @@ from ...runtime.sizes import next_power_of_2
 from ...speech.pieces import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
 from .line_chunks import LineChunks, Output
-from .pacing import Claim, Speed, choose
+from .pacing import Claim, Pace, Speed, choose
 
 NEVER = 1 << 62
 FEW = 4  # lines: up to so many, chunks have the requested sizes and do not wait for each other
 
 
-class CodecTurns:
+class CodecSteps:
     """Decodes the chunks of numbered lines; opens the codec before the first. Not thread-safe.
 
     ``begun`` are the numbers of the lines of which the codec has a state: of their current pieces.
@@ -39,7 +39,7 @@ class CodecTurns:
         self._were_few = True
         self._fullest = 1  # frames; of all chunks that were waited for
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
-        self._lines: Collection[LineChunks] = ()  # of the last turn
+        self._lines: Collection[LineChunks] = ()  # of the last step
         self._in_codec: deque[_InCodec] = deque()  # the oldest first
 
     @cached_property
@@ -81,7 +81,7 @@ class CodecTurns:
             self.begun.remove(line.number)
             self.codec.end(line.number)
 
-    def turn(self, lines: Collection[LineChunks], comes: bool = False) -> list[Output]:
+    def step(self, lines: Collection[LineChunks], comes: bool = False) -> list[Output]:
         """Start decoding what is due, and return what has been decoded; called between two frames.
 
         A few lines get everything that is due, and the call waits for it; while one of them awaits its first audio,
@@ -97,21 +97,20 @@ class CodecTurns:
         awake = [line for line in lines if not line.is_resting]
         if not awake and not self._in_codec:
             return []
-        decodable = self._after_references(awake)
-        if not are_few:
-            return self._launch_steps(decodable, len(lines), now)
-        if comes or [line for line in awake if not (line.sizes.has_begun or line.ended or line.is_starved)]:
+        decodable = [line for line in self._after_references(awake) if not line.speech.is_full]
+        if are_few and (
+            comes or [line for line in awake if not (line.sizes.has_begun or line.ended or line.is_starved)]
+        ):
             dry = now + self._speed.urgent_s(len(lines))
             decodable = [line for line in decodable if not line.sizes.has_begun or line.sizes.empty_at < dry]
-        outputs = self._decode([line for line in decodable if not line.speech.is_full], now, hurry=False)
+        outputs = self._decode(decodable, now, 0 if are_few else len(lines))
         self._rest(awake, are_few)
         return outputs
 
     def _rest(self, lines: Collection[LineChunks], are_few: bool) -> None:
         """Skip lines until a chunk of them may be due: checking each between frames takes longer than the work due."""
         for line in lines:
-            missing = line.missing(not are_few)
-            if missing is None or line.speech.is_full:
+            if line.in_codec is not None or (missing := line.missing(not are_few)) is None:
                 continue
             assert line.piece is not None
             if (row := line.piece.frames.row) is not None:
@@ -144,11 +143,9 @@ class CodecTurns:
     def _after_references(self, lines: Collection[LineChunks]) -> Collection[LineChunks]:
         """Decode a part of the first missing reference; return the lines without a missing one."""
         waiting = [line for line in lines if line.reference is not None and self._waits_for_reference(line)]
-        if not waiting:
-            return lines
-        self._feed(waiting[0])
-        waiting = [line for line in waiting if self._waits_for_reference(line)]
-        return [line for line in lines if line not in waiting]
+        if waiting:
+            self._feed(waiting[0])
+        return [line for line in lines if line not in waiting or not self._waits_for_reference(line)]
 
     def _waits_for_reference(self, line: LineChunks) -> bool:
         if line.reference is None or line.piece is None:
@@ -186,68 +183,63 @@ class CodecTurns:
             outputs += self._finish_step()
         return outputs
 
-    def _decode(self, lines: Collection[LineChunks], now: float, hurry: bool) -> list[Output]:
-        outputs = self._end_pieces(lines, now)
-        due = [(line, line.due(now, hurry=hurry)[0]) for line in lines]
-        claims = [Claim(line, frames) for line, frames in due if frames]
-        self._launch([claim for claim in claims if not claim.line.sizes.has_begun])
-        self._launch([claim for claim in claims if claim.line.sizes.has_begun])
-        return outputs + self.settle()
+    def _decode(
+        self, lines: Collection[LineChunks], now: float, many: int = 0, hurry: bool = False
+    ) -> list[Output]:
+        """Launch a step of first chunks and one of others, and return what has been decoded.
 
-    def _launch_steps(self, lines: Collection[LineChunks], count: int, now: float) -> list[Output]:
-        """Launch a step of first chunks and one of others, the smaller first; of a few lines, wait for first chunks."""
+        With ``many`` lines the smaller step goes first, and at most first chunks are waited for; else everything is.
+        """
         outputs: list[Output] = []
         while self._in_codec and self._in_codec[0].waves.is_ready:
             outputs += self._finish_step()
         outputs += self._end_pieces(lines, now)
-        ready = [line for line in lines if line.piece is not None and not line.speech.is_full]
-        new = len([1 for line in ready if not line.sizes.has_begun and line.has_codes])
-        is_unknown = new > FEW and next_power_of_2(new) not in self._speed.steps
-        if is_unknown and (seconds := self.codec.step_s(new)) is not None:
-            self._speed.steps[next_power_of_2(new)] = seconds
-        pace = self._speed.pace(new, count)
-        first, others, idle = list[Claim](), list[Claim](), list[LineChunks]()
-        for line in ready:
-            frames, is_urgent = line.due(now, pace)
-            if not frames:
-                idle.append(line)
-            elif not line.sizes.has_begun:
+        pace = self._choose_pace(lines, many) if many else None
+        first, others = list[Claim](), list[Claim]()
+        for line in lines:
+            frames, is_urgent = line.due(now, pace, hurry)
+            if frames and not line.sizes.has_begun:
                 first.append(Claim(line, frames))
-            else:
-                steps = self.codec.steps(line.number, frames)
+            elif frames:
+                steps = self.codec.steps(line.number, frames) if many else 1
                 others.append(Claim(line, frames, is_urgent, line.sizes.empty_at, steps))
-        self._rest(idle, False)
-        others = choose(others, count)
-        if len(first) > len(others):
-            self._launch(others)
-        awaited = self._launch(first)
-        if len(first) <= len(others):
-            self._launch(others)
-        while count <= FIRST_AT_ONCE and awaited in self._in_codec:
+        others = choose(others, many)
+        for claims in sorted((first, others), key=len) if many else (first, others):
+            self._launch(claims)
+        if not many:
+            return outputs + self.settle()
+        while many <= FIRST_AT_ONCE and first and first[0].line.in_codec is not None:
             outputs += self._finish_step()
         return outputs
 
+    def _choose_pace(self, lines: Collection[LineChunks], count: int) -> Pace:
+        new = len([1 for line in lines if not line.sizes.has_begun and line.has_codes])
+        is_unknown = new > FEW and next_power_of_2(new) not in self._speed.steps
+        if is_unknown and (seconds := self.codec.step_s(new)) is not None:
+            self._speed.steps[next_power_of_2(new)] = seconds
+        return self._speed.pace(new, count)
+
     def _end_pieces(self, lines: Collection[LineChunks], now: float) -> list[Output]:
-        coded = [line for line in lines if line.piece is not None and line.piece.ended is not None]
         outputs = []
-        for line in coded:
-            if (output := line.end_piece(now)) is not None:
+        for line in lines:
+            if line.piece is not None and line.piece.ended and (output := line.end_piece(now)) is not None:
                 outputs.append(output)
                 self.end(line)
         return outputs
 
-    def _launch(self, claims: Sequence[Claim]) -> _InCodec | None:
-        if not claims:
-            return None
+    def _launch(self, claims: Sequence[Claim]) -> None:
         codes = {}
         for claim in claims:
             if claim.line.number not in self.begun:
                 self._begin(claim.line)
             codes[claim.line.number] = claim.line.take(claim.frames)
-        longest, began = max(map(len, codes.values())), time.perf_counter()
-        lines = [claim.line for claim in claims]
-        self._in_codec.append(_InCodec(lines, longest, self.codec.launch(codes), began))
-        return self._in_codec[-1]
+        if codes:
+            lines, longest, began = (
+                [claim.line for claim in claims],
+                max(map(len, codes.values())),
+                time.perf_counter(),
+            )
+            self._in_codec.append(_InCodec(lines, longest, self.codec.launch(codes), began))
 
     def _finish_step(self) -> list[Output]:
         step = self._in_codec.popleft()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class CodedPiece:
         return len(self.piece.frames) + (0 if self.reference is None else len(self.reference))
 
 
-class WholeCodec:
+class OfflineCodec:
     """Collects fully coded pieces and decodes them together; ``take`` returns them one by one."""
 
     def __init__(self, begin: Begin):
@@ -48,7 +48,7 @@ class WholeCodec:
         self._frame_s = 0.0  # measured mean
         self._in_flight: InFlight | None = None
         self._left: dict[int, CodedPiece] = {}  # of those in flight, by index
-        self._made = deque[tuple[CodedPiece, np.ndarray | NotFinite]]()
+        self._finished = deque[tuple[CodedPiece, np.ndarray | NotFinite]]()
 
     def add(self, piece: CodedPiece) -> None:
         if not self._waiting:
@@ -74,12 +74,12 @@ class WholeCodec:
         return count
 
     @property
-    def is_making(self) -> bool:
-        return bool(self._left or self._made)
+    def is_decoding(self) -> bool:
+        return bool(self._left or self._finished)
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._waiting or self._left or self._made)
+        return bool(self._waiting or self._left or self._finished)
 
     def run(self, most: int) -> None:
         """Decode at most ``most`` pieces, and wait for them; none may be in flight."""
@@ -94,12 +94,8 @@ class WholeCodec:
     def start(self, most: int | None = None) -> None:
         """Begin to decode at most ``most`` pieces; none may be in flight."""
         pieces, self._waiting = self._waiting[:most], [] if most is None else self._waiting[most:]
-        self._since = time.perf_counter()
-        try:
-            self._in_flight = self._begin_all(pieces)
-            self._left = dict(enumerate(pieces))
-        except NotFinite:
-            self._make_alone(pieces)
+        self._since, self._left = time.perf_counter(), dict(enumerate(pieces))
+        self._collect(wait=False)
 
     def take(self, wait: bool = False) -> tuple[CodedPiece, np.ndarray | NotFinite] | None:
         """Return a piece with its samples, or the error if they are not finite.
@@ -107,30 +103,31 @@ class WholeCodec:
         None if there is none yet, or with ``wait`` if none is in flight.
         """
         self._collect(wait=False)
-        while wait and self._left and not self._made:
+        while wait and self._left and not self._finished:
             self._collect(wait=True)
-        return self._made.popleft() if self._made else None
+        return self._finished.popleft() if self._finished else None
 
-    def _begin_all(self, pieces: Sequence[CodedPiece]) -> InFlight:
-        return self._begin([one.piece.frames.codes() for one in pieces], [one.reference for one in pieces])
+    def _begin_all(self, pieces: Iterable[CodedPiece]) -> InFlight:
+        codes, references = zip(*((one.piece.frames.codes(), one.reference) for one in pieces), strict=True)
+        return self._begin(codes, references)
 
     def _collect(self, wait: bool) -> None:
-        if self._in_flight is None:
+        if not self._left:
             return
         try:
+            if self._in_flight is None:
+                self._in_flight = self._begin_all(self._left.values())
             waves = self._in_flight.take(wait)
-            self._made += [(self._left.pop(index), wave) for index, wave in waves.items()]
+            self._finished += [(self._left.pop(index), wave) for index, wave in waves.items()]
         except NotFinite:
-            left, self._left = self._left, {}
-            self._make_alone(left.values())
+            log.warning("samples of a piece are not finite: each of %d is decoded alone", len(self._left))
+            self._finished += [(one, self._decode_alone(one)) for one in self._left.values()]
+            self._left.clear()
         if not self._left:
             self._in_flight = None
 
-    def _make_alone(self, pieces: Collection[CodedPiece]) -> None:
-        log.warning("samples of a piece are not finite: each of %d is made by itself", len(pieces))
-        for one in pieces:
-            try:
-                [wave] = take_all(self._begin_all([one]))
-                self._made.append((one, wave))
-            except NotFinite as error:
-                self._made.append((one, error))
+    def _decode_alone(self, piece: CodedPiece) -> np.ndarray | NotFinite:
+        try:
+            return take_all(self._begin_all([piece]))[0]
+        except NotFinite as error:
+            return error
