@@ -163,7 +163,8 @@ class GraphDecoder:
 
     def use(self, group: Group) -> None:
         """Set the group, SEQ_GROUPS and tail, of the next frames."""
-        trained = group.seq_groups in self._started[0].tails  # without one, "auto" is the same as "stock"
+        assert self._views.weights is not None
+        trained = group.seq_groups in self._views.weights.tails  # without one, "auto" is the same as "stock"
         self.group = group if trained else Group(group.seq_groups, STOCK)
 
     @property
@@ -171,7 +172,7 @@ class GraphDecoder:
         weights = self._views.weights
         if weights is None or self._slots is None or self._graphs is None:
             raise RuntimeError("the graph decoder is not started: call start first")
-        return weights, self._slots, self._graphs
+        return weights.stock if self.group.tail == STOCK else weights, self._slots, self._graphs
 
     @property
     def _synchronous(self) -> bool:
@@ -263,7 +264,6 @@ class GraphDecoder:
     def _run(self, key: Hashable, function: Callable[..., None], *given: object) -> None:
         """Replay the graph of one of ``frames``' functions, or call it; without cuDNN's attention."""
         weights, slots, graphs = self._started
-        weights = weights.stock if self.group.tail == STOCK else weights
 
         def run() -> None:
             with without_cudnn():
@@ -368,7 +368,6 @@ class GraphDecoder:
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
         *longer, shortest = windows_up_to(self.context)
         weights, slots, _ = self._started
-        weights = weights.stock if self.group.tail == STOCK else weights
         self.frames.compile(weights, slots, self.group.seq_groups, shortest, *longer)
         self._prepare_frames()
         for _ in range(2):
@@ -536,10 +535,15 @@ class GraphRows:
             self._unread.update(dict.fromkeys(began, True))
         if self._unread and not stopped and self._codes_are_awaited and self.decoder._can_split(positions):
             self._split = positions
-        self._launch(positions, stopped)
-        if not self.decoder._views.confirm():  # after the launch, as a first frame is urgent
+        while True:
+            if self._split:
+                self.decoder._codes()
+            else:
+                self.decoder.frame(positions, stopped)
+            self._readback.push()
+            if self.decoder._views.confirm():  # after the launch, as a first frame is urgent
+                break
             self._restart(positions)
-            self._launch(positions, stopped)
         if self._split:  # while the device computes the codes: later, it would delay the first samples
             self.decoder._write_texts()
         if began:
@@ -558,14 +562,6 @@ class GraphRows:
             for row, request in self.lines.items()
             if row not in stopped
         )
-
-    def _launch(self, positions: int, stopped: Sequence[int]) -> None:
-        """Run a frame, or its first part, and copy its report."""
-        if self._split:
-            self.decoder._codes()
-        else:
-            self.decoder.frame(positions, stopped)
-        self._readback.push()
 
     def _restart(self, positions: int) -> None:
         """Restart all lines: the model was moved since the last decoding."""
