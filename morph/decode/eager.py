@@ -18,7 +18,7 @@ from .predictor import Predictor
 from .request import Group, LatePart, LineRequest
 from .rows import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Decoded, Frame, RowPlan
 from .sampling import check_finite, line_stream, penalize_repetition, sample_tokens
-from .talker import Talker
+from .talker import EagerTalker
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class _Line:
         sampling = request.sampling or options.sampling or model.sampling
         self._sampling = sampling.subtalker
         self._stream = experiment.stream or line_stream(request.seed, model.device)
-        self.talker = Talker(model, request.prompt)
+        self.talker = EagerTalker(model, request.prompt)
         self.first = FirstGroup(model, request.prompt.min_frames, sampling, self._stream)
         # Group 0 of the next frame, ``[1]``; None: its logits were not finite.
         self._token: torch.Tensor | None = None

@@ -19,7 +19,7 @@ from .predictor import KeyValueCache
 TABLE_STEP = 256  # positions by which the RoPE table grows
 
 
-class Talker:
+class EagerTalker:
     """The talker's state for one line."""
 
     def __init__(self, model: Model, prompt: Prompt):

@@ -17,7 +17,7 @@ from ...speech.pieces import NO_SAMPLES, Piece, concatenate
 from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech
-from .pacing import ChunkSizes, Pace
+from .pacing import ChunkLimits, ChunkSizes
 
 # How far a line is: other pieces may come, all have come, all have been delivered, or it ended at its frame limit.
 OPEN, COMPLETE, ENDED, CUT = range(4)
@@ -122,18 +122,18 @@ class LineChunks:
         size = sizes.largest if all_of_largest else sizes.full
         return int(max(0, min(size, self._left) - piece.waiting))
 
-    def due(self, now: float, pace: Pace | None = None, hurry: bool = False) -> tuple[int, bool]:
+    def due(self, now: float, limits: ChunkLimits | None = None, hurry: bool = False) -> tuple[int, bool]:
         """Return how many waiting frames of the current piece to decode now, and whether they are urgent.
 
-        ``pace``: if many lines share the codec; ``hurry``: no other frames come soon.
+        ``limits``: if many lines share the codec; ``hurry``: no other frames come soon.
         """
         if (piece := self.piece) is None or self.in_codec is not None:
             return 0, False
         waiting = int(min(len(piece.frames) - piece.decoded, self._left))
         is_over = piece.ended is not None or waiting == self._left
         if is_over or hurry or (self.tokens is not None and self.tokens.starved):
-            return min(waiting, self.sizes.largest if is_over and pace else self.sizes.full), True
-        return self.sizes.due(waiting, now, pace)
+            return min(waiting, self.sizes.largest if is_over and limits else self.sizes.full), True
+        return self.sizes.due(waiting, now, limits)
 
     def take(self, count: int) -> torch.Tensor:
         """Return the codes of the current piece's next frames, ``[count, 16]``; ``add`` accepts their samples."""

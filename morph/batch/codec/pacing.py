@@ -32,7 +32,7 @@ SHARE = 8
 
 
 @dataclass(frozen=True)
-class Pace:
+class ChunkLimits:
     """Limits for a line's next chunk when many lines share the codec."""
 
     first: int  # frames of a line's first chunk
@@ -83,12 +83,12 @@ class Speed:
         near = min(self.steps, key=lambda other: abs(math.log2(other / size)))
         return self.steps[near] * max(1.0, size / near)
 
-    def pace(self, new: int, lines: int) -> Pace:
+    def limits(self, new: int, lines: int) -> ChunkLimits:
         """Return the limits for chunks when ``lines`` share the codec and ``new`` of them wait for their first."""
         behind, step_s = FRAMES_BEHIND * self.turn_s, self.step_s(lines)
         first = max(self._least_frames(self.step_s(new)), math.ceil(behind / self.audio_s))
         least = self._least_frames(step_s)
-        return Pace(first, least, behind + STEPS_BEHIND * step_s, behind + step_s)
+        return ChunkLimits(first, least, behind + STEPS_BEHIND * step_s, behind + step_s)
 
     def urgent_s(self, lines: int) -> float:
         """Return the seconds of buffered audio with which a reader can wait, when ``lines`` share the codec."""
@@ -129,23 +129,23 @@ class ChunkSizes:
         self.has_begun = False
         self.empty_at = 0.0  # when a reader has played everything; 0 before the first audio
 
-    def due(self, waiting: int, now: float, pace: Pace | None = None) -> tuple[int, bool]:
+    def due(self, waiting: int, now: float, limits: ChunkLimits | None = None) -> tuple[int, bool]:
         """Return how many waiting frames could be decoded now, 0 to wait for more, and whether they are urgent.
 
-        ``pace``: if many lines share the codec. After the first chunk, they get only chunks of the largest size, or
+        ``limits``: if many lines share the codec. After the first chunk, they get only chunks of the largest size, or
         urgent smaller ones.
         """
         least = most = self.full
         is_urgent, left = True, self.empty_at - now
-        if pace is None:
+        if limits is None:
             if self.has_begun and waiting < least and left < self._speed.late_s(waiting, most):
                 least = self._smallest
         elif not self.has_begun:
-            least = most = max(self.full, min(pace.first, self.largest))
-        elif left >= pace.urgent_s:
+            least = most = max(self.full, min(limits.first, self.largest))
+        elif left >= limits.urgent_s:
             least, most, is_urgent = self.largest, self.largest, False
         else:
-            least = max(self._smallest, min(pace.least, self.largest) if left >= pace.dry_s else 1)
+            least = max(self._smallest, min(limits.least, self.largest) if left >= limits.dry_s else 1)
             most = self.largest
         return (min(waiting, most) if waiting >= least else 0), is_urgent
 

@@ -18,7 +18,7 @@ from ...runtime.sizes import next_power_of_2
 from ...speech.pieces import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
 from .line_chunks import LineChunks, Output
-from .pacing import Claim, Pace, Speed, choose
+from .pacing import ChunkLimits, Claim, Speed, choose
 
 NEVER = 1 << 62
 FEW = 4  # lines: up to so many, chunks have the requested sizes and do not wait for each other
@@ -194,10 +194,10 @@ class CodecSteps:
         while self._in_codec and self._in_codec[0].waves.is_ready:
             outputs += self._finish_step()
         outputs += self._end_pieces(lines, now)
-        pace = self._choose_pace(lines, many) if many else None
+        limits = self._choose_limits(lines, many) if many else None
         first, others = list[Claim](), list[Claim]()
         for line in lines:
-            frames, is_urgent = line.due(now, pace, hurry)
+            frames, is_urgent = line.due(now, limits, hurry)
             if frames and not line.sizes.has_begun:
                 first.append(Claim(line, frames))
             elif frames:
@@ -212,12 +212,12 @@ class CodecSteps:
             outputs += self._finish_step()
         return outputs
 
-    def _choose_pace(self, lines: Collection[LineChunks], count: int) -> Pace:
+    def _choose_limits(self, lines: Collection[LineChunks], count: int) -> ChunkLimits:
         new = len([1 for line in lines if not line.sizes.has_begun and line.has_codes])
         is_unknown = new > FEW and next_power_of_2(new) not in self._speed.steps
         if is_unknown and (seconds := self.codec.step_s(new)) is not None:
             self._speed.steps[next_power_of_2(new)] = seconds
-        return self._speed.pace(new, count)
+        return self._speed.limits(new, count)
 
     def _end_pieces(self, lines: Collection[LineChunks], now: float) -> list[Output]:
         outputs = []

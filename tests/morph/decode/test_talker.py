@@ -2,7 +2,7 @@
 
 import torch
 from qwen3_tts_morph.morph.decode import talker as talker_module
-from qwen3_tts_morph.morph.decode.talker import Talker
+from qwen3_tts_morph.morph.decode.talker import EagerTalker
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 
@@ -15,7 +15,7 @@ def test_angles_continue_beyond_the_first_table(load, monkeypatch):
     noise = torch.randn(9, model.width, generator=torch.Generator().manual_seed(0))
 
     def spoken() -> list[torch.Tensor]:
-        talker = Talker(model, Prompt(noise, noise[:2], noise[:1], 2))
+        talker = EagerTalker(model, Prompt(noise, noise[:2], noise[:1], 2))
         talker.prefill()
         return [talker.step(frames[:, step])[1] for step in range(7)]
 
