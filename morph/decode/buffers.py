@@ -125,8 +125,8 @@ class LineFrames:
     Other threads may ask for the length.
     """
 
-    def __init__(self, frames: np.ndarray = NO_FRAMES):
-        self._frames = frames
+    def __init__(self) -> None:
+        self._frames = NO_FRAMES
         self._place: tuple[RowBuffers, int] | None = None
 
     def __len__(self) -> int:

@@ -8,7 +8,6 @@ import torch
 from qwen3_tts_morph.morph.batch.codec.line_chunks import LineChunks
 from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
 from qwen3_tts_morph.morph.batch.speech import Speech
-from qwen3_tts_morph.morph.decode.buffers import LineFrames
 from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.joined import join_pieces
@@ -48,7 +47,7 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
         if late:
             line.add_piece(piece)
         count = len(wave) // FRAME
-        piece.frames = LineFrames(np.zeros((count, REPORT_WIDTH), dtype=np.int32))
+        piece.frames.leave(np.zeros((count, REPORT_WIDTH), dtype=np.int32))
         for at in range(0, count, 2):
             portion = wave[at * FRAME : (at + 2) * FRAME]
             line.take(len(portion) // FRAME)
