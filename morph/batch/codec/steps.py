@@ -193,7 +193,9 @@ class CodecSteps:
         outputs: list[Output] = []
         while self._in_codec and self._in_codec[0].waves.is_ready:
             outputs += self._finish_step()
-        outputs += self._end_pieces(lines, now)
+        for line in lines:
+            if line.piece is not None and line.piece.ended:
+                outputs += self._note(line, line.end_piece(now))
         limits = self._choose_limits(lines, many) if many else None
         first, others = list[Claim](), list[Claim]()
         for line in lines:
@@ -219,14 +221,6 @@ class CodecSteps:
             self._speed.steps[next_power_of_2(new)] = seconds
         return self._speed.limits(new, count)
 
-    def _end_pieces(self, lines: Collection[LineChunks], now: float) -> list[Output]:
-        outputs = []
-        for line in lines:
-            if line.piece is not None and line.piece.ended and (output := line.end_piece(now)) is not None:
-                outputs.append(output)
-                self.end(line)
-        return outputs
-
     def _launch(self, claims: Sequence[Claim]) -> None:
         codes = {}
         for claim in claims:
@@ -234,36 +228,34 @@ class CodecSteps:
                 self._begin(claim.line)
             codes[claim.line.number] = claim.line.take(claim.frames)
         if codes:
-            lines, longest, began = (
-                [claim.line for claim in claims],
-                max(map(len, codes.values())),
-                time.perf_counter(),
-            )
-            self._in_codec.append(_InCodec(lines, longest, self.codec.launch(codes), began))
+            began = time.perf_counter()
+            self._in_codec.append(_InCodec(claims, self.codec.launch(codes), began))
 
     def _finish_step(self) -> list[Output]:
         step = self._in_codec.popleft()
         waves, now = step.waves.wait(), time.perf_counter()
         took, self._ahead_s = now - step.began + self._ahead_s, 0.0
         seconds = took if step.waves.seconds is None else step.waves.seconds
-        self._speed.end_step(len(step.lines), step.frames, took, seconds)
-        outputs = []
-        for line in step.lines:
+        longest = max([claim.frames for claim in step.claims])
+        self._speed.end_step(len(step.claims), longest, took, seconds)
+        outputs: list[Output] = []
+        for line in [claim.line for claim in step.claims]:
             try:
                 check_samples(waves[line.number], self._module)
                 output = line.add(waves[line.number], now)
             except NotFinite as error:
                 line.in_codec, output = None, Output(line.number, None, True, error)
-            if output is not None:
-                outputs.append(output)
-                if output.ends_piece:
-                    self.end(line)
+            outputs += self._note(line, output)
         return outputs
+
+    def _note(self, line: LineChunks, output: Output | None) -> list[Output]:
+        if output is not None and output.ends_piece:
+            self.end(line)
+        return [] if output is None else [output]
 
 
 @dataclass(frozen=True, eq=False)
 class _InCodec:
-    lines: Sequence[LineChunks]
-    frames: int  # of the longest chunk
+    claims: Sequence[Claim]
     waves: WavesInFlight
     began: float
