@@ -12,7 +12,7 @@ import torch
 
 CHUNK_FRAMES = 300  # upstream's chunked_decode
 CONTEXT_FRAMES = 25
-# Of a reference at a time: of the demo voice 40 ms on a core, where a frame with its samples takes 53 and 12 take 224.
+# Of a reference per step: 40 ms on a core with the demo voice. A frame with its samples takes 53 ms, 12 take 224 ms.
 PART_FRAMES = 96
 # Rows have one of a few lengths, so that few graphs are captured; chosen for the published codec, whose window is 72.
 LENGTHS = (24, 36, 72, 144, 216, 288, 360, 504, 648, 792, 936, 1152)
@@ -71,13 +71,13 @@ def pack_rows(chunks: Sequence[FrameSpan], capacity: int, gap: int) -> list[list
     rows: list[list[PackedChunk]] = []
     ends: list[int] = []
     for chunk in sorted(chunks, key=lambda chunk: -chunk.length):
-        taken = gap + chunk.length
-        number = next((index for index, end in enumerate(ends) if end + taken <= capacity), len(rows))
+        length = gap + chunk.length
+        number = next((index for index, end in enumerate(ends) if end + length <= capacity), len(rows))
         if number == len(rows):
             rows.append([])
             ends.append(0)
         rows[number].append(PackedChunk(chunk, ends[number] + gap))
-        ends[number] += taken
+        ends[number] += length
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Decode one line's codes, offline or as they are made, with upstream's operations: state instead of left context.
+"""Decode one line's codes, offline or as they arrive, with upstream's operations: state instead of left context.
 
 The decoder is causal, so a frame's 1,920 samples are final as soon as its codes are known. The keys and values
 of the transformer's window, and the last inputs of every convolution, are carried from step to step. A chunk decoded in
@@ -246,12 +246,12 @@ def decode_waveform(
     """
     if len(codes) == 0:
         return np.zeros(0, dtype=np.float32)
-    whole = codes if reference is None else torch.cat((reference.to(codes.device), codes))
+    frames = codes if reference is None else torch.cat((reference.to(codes.device), codes))
     codec, pieces = CodecStream(model), []
-    for chunk in cut_chunks([len(whole)]):
+    for chunk in cut_chunks([len(frames)]):
         if on_chunk is not None:
             on_chunk()
-        part = whole[chunk.start - chunk.context : chunk.start + chunk.frames].to(model.device)
+        part = frames[chunk.start - chunk.context : chunk.start + chunk.frames].to(model.device)
         pieces.append(codec.decode_chunk(CodecState(), part)[chunk.context * model.samples_per_frame :])
     waveform = torch.cat(pieces).float().cpu().numpy()
     check_samples(waveform, model.codec)

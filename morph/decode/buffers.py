@@ -48,7 +48,7 @@ class RowBuffers:
             self._words[row] = words
 
     def append(self, frame: Frame) -> list[tuple[int, str]]:
-        """Add a frame; return the rows whose lines end with it, and how. An EOS and a broken frame are not kept."""
+        """Add a frame; return the rows whose lines end with it, and how. An EOS and a broken frame are dropped."""
         rows, report = frame.rows, frame.report
         ended: list[tuple[int, str]] = []
         is_over = (report[:, FLAG] != 0) | (report[:, 0] == self._eos)

@@ -70,7 +70,7 @@ def decode(
     on_frame: Callable[[int], None] | None = None,
     experiment: Experiment | None = None,
 ) -> list[Decoded]:
-    """Decode lines to their ends, each by itself, in the order given; see ``Engine.decode``.
+    """Decode lines to their ends, each by itself, in order; see ``Engine.decode``.
 
     ``experiment``: replaced parts, for measurements and tests.
     """
@@ -102,7 +102,7 @@ class EagerRows:
     line without text holds up no other.
     """
 
-    began: Sequence[tuple[int, torch.Tensor | None]] = ()  # a frame is made when it is read
+    began: Sequence[tuple[int, torch.Tensor | None]] = ()  # a frame is computed when it is read
 
     def __init__(self, model: Model, options: GenerateOptions, plan: RowPlan, experiment: Experiment):
         self.count, self.late = plan.rows, plan.late
@@ -110,7 +110,7 @@ class EagerRows:
         self._predictors: dict[str, Predictor] = {}  # by tail
         self._lines: dict[int, _Line] = {}  # in the order of admission
         self._stopped: set[int] = set()
-        self._due: list[int] = []  # rows whose frames have not been made in this step
+        self._due: list[int] = []  # rows whose frames are not computed yet in this step
 
     def room(self, waiting: int) -> int:
         rows = self.count if self.late else min(self.count, 1 + len(self._stopped))
@@ -143,7 +143,7 @@ class EagerRows:
         if not self._due:
             return None
         rows, self._due = self._due, []
-        return Frame(np.array(rows), np.stack([self._lines[row].make_frame() for row in rows]))
+        return Frame(np.array(rows), np.stack([self._lines[row].compute_frame() for row in rows]))
 
     def release(self, row: int) -> None:
         self.suspend(row)
@@ -194,8 +194,8 @@ class _Line:
         except NotFinite:
             self._token = None
 
-    def make_frame(self) -> np.ndarray:
-        """Make the next frame; return its report, int64 ``[REPORT_WIDTH]``."""
+    def compute_frame(self) -> np.ndarray:
+        """Compute the next frame; return its report, int64 ``[REPORT_WIDTH]``."""
         report = np.zeros(REPORT_WIDTH, dtype=np.int64)
         if self._alignment is not None:
             report[ALIGNMENT:] = self._alignment[0].cpu()
@@ -206,12 +206,12 @@ class _Line:
                 report[0] = code
             else:
                 with choose_kernels(self._seq_groups):
-                    report[:FLAG] = self._make_codes(self._token)[0].cpu()
+                    report[:FLAG] = self._compute_codes(self._token)[0].cpu()
         except NotFinite:
             report[FLAG] = 1
         return report
 
-    def _make_codes(self, token: torch.Tensor) -> torch.Tensor:
+    def _compute_codes(self, token: torch.Tensor) -> torch.Tensor:
         """Return the codes ``[1, 16]`` of a frame from its group 0, and begin the next one."""
         embedding = self._model.talker.model.codec_embedding(token[:, None])
         rest = self._predictor.decode_frame(

@@ -1,4 +1,4 @@
-"""Lines in an engine's rows, and the loop that decodes given lines to their ends."""
+"""Lines in an engine's rows, and the loop that decodes lines to their ends."""
 
 from __future__ import annotations
 
@@ -111,24 +111,24 @@ class Suspended:
 def decode_lines(
     model: Model, rows: Rows, lines: Sequence[LineRequest], on_frame: Callable[[int], None] | None = None
 ) -> list[Decoded]:
-    """Decode given lines to their ends, in their order; ``on_frame`` gets the number of lines in every frame.
+    """Decode lines to their ends, in their order; ``on_frame`` gets the number of lines in every frame.
 
     Raises NotFinite if the numbers of a line are not finite.
     """
     decoding, waiting = Decoding(model, rows), deque(enumerate(lines))
     running: dict[int, int] = {}  # lines by row
-    made: dict[int, Decoded] = {}
+    results: dict[int, Decoded] = {}
     while waiting or running:
         if waiting and (room := rows.room(len(waiting))):
-            taken = [waiting.popleft() for _ in range(room)]
-            admitted = decoding.admit([line for _, line in taken])
-            running.update(zip(admitted, (number for number, _ in taken), strict=True))
+            first = [waiting.popleft() for _ in range(room)]
+            admitted = decoding.admit([line for _, line in first])
+            running.update(zip(admitted, (number for number, _ in first), strict=True))
         decoding.step()
         while (ended := decoding.read()) is not None:
             for row, end in ended:
                 if end == BROKEN:
                     raise not_finite(model.dtype)
-                made[running.pop(row)] = Decoded.of(decoding.release(row), end)
+                results[running.pop(row)] = Decoded.of(decoding.release(row), end)
             if decoding.buffers.appended and on_frame is not None:
                 on_frame(decoding.buffers.appended)
-    return [made[number] for number in range(len(lines))]
+    return [results[number] for number in range(len(lines))]

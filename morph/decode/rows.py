@@ -50,7 +50,7 @@ class RowPlan:
 
     @classmethod
     def of_lines(cls, lines: Sequence[LineRequest], batch_size: int) -> RowPlan:
-        """Plan for given lines; a ``batch_size`` of AUTO_ROWS decodes all of them together."""
+        """Plan for these lines; a ``batch_size`` of AUTO_ROWS decodes all of them together."""
         rows = max(1, min(len(lines), batch_size or MOST_LINES))
         return cls(rows, batch_size or rows, lines)
 

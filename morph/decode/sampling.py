@@ -75,7 +75,7 @@ def sample_tokens(
 
 
 def check_finite(logits: torch.Tensor) -> None:
-    """Raise NotFinite where a logit is NaN or infinite: sampling from it would break CUDA for the whole process.
+    """Raise NotFinite if a logit is NaN or infinite: sampling from it would break CUDA for the whole process.
 
     The maximum is NaN if any logit is. -inf passes: it marks a token that may not be sampled. On a GPU this costs one
     device sync per sample.

@@ -37,11 +37,11 @@ class InFlight:
         return waves
 
 
-def take_all(made: InFlight) -> list[np.ndarray]:
+def take_all(waveforms: InFlight) -> list[np.ndarray]:
     """Return all waveforms, in the order of the lines; errors as ``InFlight.take``."""
     waves = dict[int, np.ndarray]()
-    while not made.is_done:
-        waves |= made.take(wait=True)
+    while not waveforms.is_done:
+        waves |= waveforms.take(wait=True)
     return [waves[line] for line in sorted(waves)]
 
 

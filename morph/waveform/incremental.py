@@ -267,28 +267,28 @@ class RowStream:
         The first ones may be of a frame that was begun ahead. Launches may overlap.
         """
         ahead, waiting = dict[int, SamplesInFlight | None](), dict[int, deque[_Step]]()
-        for line, given in codes.items():
-            new, ahead[line] = _on_host(given), None
+        for line, part in codes.items():
+            new, ahead[line] = _on_host(part), None
             if len(new):
                 ahead[line], self._ahead[line] = self._ahead[line], None
             if ahead[line] is not None:
                 self._remember(line, new[:1])
                 new = new[1:]
             waiting[line] = deque(self._cut(line, new))
-        made = StepsInFlight(ahead, self._weights.samples_per_frame)
+        steps = StepsInFlight(ahead, self._weights.samples_per_frame)
         if not any(waiting.values()):
-            return made
-        made.begin(self._inputs.is_cuda)
+            return steps
+        steps.begin(self._inputs.is_cuda)
         while any(waiting.values()):
             now = {line: parts.popleft() for line, parts in waiting.items() if parts}
-            for line, part in now.items():
-                if part.restarts:
+            for line, one in now.items():
+                if one.restarts:
                     self._states.clear(line)
             rows = self._put({line: part.codes for line, part in now.items()})
             self._step(rows, any(part.wanted for part in now.values()))
-            made.add(self._samples, {line: (rows[line], part) for line, part in now.items() if part.wanted})
-        made.end()
-        return made
+            steps.add(self._samples, {line: (rows[line], part) for line, part in now.items() if part.wanted})
+        steps.end()
+        return steps
 
     def steps(self, line: int, frames: int) -> int:
         """Return in how many steps the next ``frames`` of a line are decoded."""

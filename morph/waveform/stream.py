@@ -61,8 +61,8 @@ class WavesInFlight:
 
     def wait(self) -> dict[int, np.ndarray]:
         """Return them by line, float32 ``[n * 1920]`` on the CPU. Call it once."""
-        made = {lines[index]: wave for lines, step in self._steps for index, wave in step.wait().items()}
-        return self.waves | made
+        decoded = {lines[index]: wave for lines, step in self._steps for index, wave in step.wait().items()}
+        return self.waves | decoded
 
 
 class LineCodec(ABC):
@@ -235,7 +235,7 @@ class StreamCodecs:
     def open(self, model: Model, codec: BatchCodec | None, lines: int) -> LineCodec:
         """Return a codec for ``lines`` concurrent lines (more may have begun); valid until the model moves or ``free``.
 
-        ``codec`` lends weights and kernels for a row of many lines; None decodes one line at a time.
+        ``codec`` lends weights and kernels for a row of many lines; None decodes line by line.
         """
         row = None if codec is None else self._row(codec, lines)
         address = next(model.codec.decoder.parameters()).data_ptr()

@@ -152,10 +152,10 @@ class LineChunks:
 
     def add(self, wave: np.ndarray, now: float) -> Output | None:
         """Accept the samples of codes that ``take`` returned; None if the line has been cancelled meanwhile."""
-        taken, self.in_codec = self.in_codec, None
-        if taken is None or (piece := self.piece) is None:
+        decoding, self.in_codec = self.in_codec, None
+        if decoding is None or (piece := self.piece) is None:
             return None
-        (codes, numbers), begin = taken, piece.decoded
+        (codes, numbers), begin = decoding, piece.decoded
         parts = [] if begin else self._begin(piece)
         self._length += len(wave)
         self._left -= len(codes)
