@@ -15,6 +15,7 @@ input, and 130 when interrupted.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -72,12 +73,11 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
     """Hold the folder of the environment; wait while another first run has it, and say so once."""
     from qwen3_tts_morph.serve.terminal.folder_lock import exclusive
 
-    told: list[Path] = []
+    waits = itertools.count()
 
     def wait_for_it(_: Path) -> None:
-        if not told:
+        if next(waits) == 0:
             note("another run prepares the environment: waiting for it")
-            told.append(folder)
         time.sleep(0.5)
 
     folder.mkdir(parents=True, exist_ok=True)

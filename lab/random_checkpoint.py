@@ -271,7 +271,6 @@ def _write_codec(path: Path, shape: Shape, generator: torch.Generator, dtype: to
 
 
 def _save(path: Path, state: dict[str, torch.Tensor], config: dict[str, object], dtype: torch.dtype) -> None:
-    """Save weights and config in the published format."""
     # Clones: safetensors refuses tensors that share memory.
     save_file(
         {

@@ -250,7 +250,6 @@ class LineReader:
         return chunk
 
     def close(self) -> None:
-        """See ``SpeechStream.cancel``."""
         self._stream.cancel(self._index)
 
 

@@ -73,19 +73,14 @@ class Engine:
 
     def choose(self, model: Model) -> Choice:
         """Choose the engine of a rendering, once for codes, waveforms and report."""
-        engine, why = self._pick(model)
-        # On a CPU, decoding line by line is faster.
-        together = engine == "graph" and (model.device.type == "cuda" or self.choice == "graph")
-        return Choice(engine, together, why)
-
-    def _pick(self, model: Model) -> tuple[str, str]:
         if self.choice != "auto":
-            return self.choice, "as chosen"
+            # On a CPU, decoding waveforms line by line is faster.
+            return Choice(self.choice, self.choice == "graph", "as chosen")
         if model.device.type == "cuda":
-            return "graph", "CUDA"
+            return Choice("graph", True, "CUDA")
         if is_small_on_cpu(model):
-            return "graph", "faster for a small model on a CPU"
-        return "eager", "no CUDA"
+            return Choice("graph", False, "faster for a small model on a CPU")
+        return Choice("eager", False, "no CUDA")
 
     def fallbacks(self, model: Model, choice: Choice) -> list[Fallback]:
         """Return the parts that run slower than they could, in the order of reports."""

@@ -92,7 +92,6 @@ def figures_of(lines: Sequence[JudgedRecording]) -> dict[str, Figure]:
 
 
 def percent(one: Figure) -> Figure:
-    """Return a share in percent."""
     return Figure(100 * one.value, 100 * one.low, 100 * one.high, one.lines)
 
 
@@ -157,7 +156,6 @@ def judge(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, judge, and print and keep the rows."""
     parser = argparse.ArgumentParser(
         prog="python -m lab.adapters.judge", description=(__doc__ or "").splitlines()[0]
     )

@@ -61,7 +61,6 @@ def speak(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, and speak."""
     parser = argparse.ArgumentParser(
         prog="python -m lab.adapters.speak", description=(__doc__ or "").splitlines()[0]
     )

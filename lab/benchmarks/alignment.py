@@ -176,7 +176,6 @@ def check_replays(bench: Bench, batch: int, seq_groups: int, frames: int = 30) -
 
 @torch.inference_mode()
 def run(bench: Bench, options: argparse.Namespace) -> None:
-    """Measure one shape."""
     on_cuda = bench.device.type == "cuda"
     for batch in options.batch:
         check(bench, batch, 5 if on_cuda else 1, 3 if on_cuda else 1)

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -58,6 +59,10 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
 PING = b"\x89\x80\x00\x00\x00\x00"
 WEBSOCKET = f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n"
 UPGRADE = f"Connection: Upgrade\r\nUpgrade: websocket\r\n{WEBSOCKET}"
+
+Attack: TypeAlias = Callable[
+    [str, int, Callable[[], bool]], None
+]  # address, the client's number, whether it is over
 
 
 @dataclass(frozen=True)
@@ -117,21 +122,6 @@ def _ask(connection: http.client.HTTPConnection, fields: dict[str, object]) -> N
     connection.request("POST", PATH, json.dumps(body), headers)
 
 
-def speak_dollars(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request texts of amounts; from the third client on with pronunciations, too."""
-    chance = random.Random(number)
-    words = {} if number < 2 else {f"word{index}": "as it is read" for index in range(WORDS)}
-    while not is_over():
-        speak(address, input=dollars(chance), pronunciation=words)
-
-
-def speak_dollar_files(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request files of texts of amounts."""
-    chance = random.Random(number)
-    while not is_over():
-        speak(address, input=dollars(chance), stream=False)
-
-
 def reset(address: str, _: int, is_over: Callable[[], bool]) -> None:
     """Connect, send a request without the key, and reset the connection."""
     to = urlsplit(address)
@@ -159,30 +149,6 @@ def _drain(connection: socket.socket) -> None:
             pass
 
 
-def speak_often(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request a text of 60 sentences repeatedly."""
-    while not is_over():
-        speak(address, input=SENTENCES, seed=number)
-
-
-def speak_groups(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request lines with a SEQ_GROUPS of this client's own."""
-    while not is_over():
-        speak(address, input=" ".join([PROSE] * 4), seed=number, seq_groups=GROUPS[number])
-
-
-def speak_list(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request one line of a list as a file repeatedly."""
-    while not is_over():
-        speak(address, input=PROSE, seed=number, stream=False)
-
-
-def speak_file(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request a file of a text of 60 sentences."""
-    while not is_over():
-        speak(address, input=SENTENCES, seed=number, stream=False)
-
-
 def clone(address: str, number: int, is_over: Callable[[], bool]) -> None:
     """Upload a recording of 30 s to clone, repeatedly."""
     sound = io.BytesIO()
@@ -199,47 +165,62 @@ def clone(address: str, number: int, is_over: Callable[[], bool]) -> None:
         connection.close()
 
 
-def leave(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request a long text, and leave after the first part."""
-    while not is_over():
-        read_some(address, number, 0.0)
-
-
-def hold(address: str, number: int, is_over: Callable[[], bool]) -> None:
-    """Request a long text, read only its first part, and leave after 5 s."""
-    while not is_over():
-        read_some(address, number, 5.0)
-
-
-def read_some(address: str, number: int, seconds: float) -> None:
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT_S)
-    with suppress(OSError, http.client.HTTPException):
-        _ask(connection, {"input": SENTENCES, "seed": number})
-        connection.getresponse().read1(1)
-        time.sleep(seconds)
-    connection.close()
-
-
 def compute(_: str, __: int, is_over: Callable[[], bool]) -> None:
     """Only keep this process busy."""
     while not is_over():
         sum(range(1000))
 
 
-ATTACKS: dict[str, tuple[int, Callable[[str, int, Callable[[], bool]], None]]] = {
+def request_repeatedly(make_fields: Callable[[int, random.Random], dict[str, object]]) -> Attack:
+    """Return an attack that requests lines with these fields, one after another."""
+
+    def run(address: str, number: int, is_over: Callable[[], bool]) -> None:
+        chance = random.Random(number)
+        while not is_over():
+            speak(address, **make_fields(number, chance))
+
+    return run
+
+
+def leave_after(seconds: float) -> Attack:
+    """Return an attack that requests a long text, reads its first part, and leaves after so many seconds."""
+
+    def run(address: str, number: int, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT_S)
+            with suppress(OSError, http.client.HTTPException):
+                _ask(connection, {"input": SENTENCES, "seed": number})
+                connection.getresponse().read1(1)
+                time.sleep(seconds)
+            connection.close()
+
+    return run
+
+
+# Amounts with pronunciations from the third client on; a SEQ_GROUPS for each client of "groups".
+amounts = request_repeatedly(
+    lambda number, chance: {
+        "input": dollars(chance),
+        "pronunciation": {f"word{one}": "as it is read" for one in range(WORDS)} if number >= 2 else {},
+    }
+)
+groups = request_repeatedly(
+    lambda number, _: {"input": " ".join([PROSE] * 4), "seed": number, "seq_groups": GROUPS[number]}
+)
+ATTACKS: dict[str, tuple[int, Attack]] = {
     "busy": (1, compute),
-    "dollars": (2, speak_dollars),
-    "dollar_files": (2, speak_dollar_files),
-    "pronunciations": (5, speak_dollars),
+    "dollars": (2, amounts),
+    "dollar_files": (2, request_repeatedly(lambda _, chance: {"input": dollars(chance), "stream": False})),
+    "pronunciations": (5, amounts),
     "resets": (8, reset),
     "pings": (4, ping),
     "clones": (3, clone),
-    "texts": (6, speak_often),
-    "groups": (6, speak_groups),
-    "list": (64, speak_list),
-    "files": (4, speak_file),
-    "leavers": (8, leave),
-    "readers": (20, hold),
+    "texts": (6, request_repeatedly(lambda number, _: {"input": SENTENCES, "seed": number})),
+    "groups": (6, groups),
+    "list": (64, request_repeatedly(lambda number, _: {"input": PROSE, "seed": number, "stream": False})),
+    "files": (4, request_repeatedly(lambda number, _: {"input": SENTENCES, "seed": number, "stream": False})),
+    "leavers": (8, leave_after(0.0)),
+    "readers": (20, leave_after(5.0)),
 }
 
 
@@ -319,7 +300,6 @@ def attacked(name: str, address: str, seconds: float) -> Iterator[None]:
 
 
 def measure(name: str, address: str, alone: ClientTimes, options: argparse.Namespace) -> AttackRow:
-    """Measure one attack."""
     client, until = ClientTimes(), time.monotonic() + options.seconds
     with attacked(name, address, options.seconds + TIMEOUT_S), watched_health(address, client):
         while len(client.first_s) < options.lines and time.monotonic() < until:

@@ -77,7 +77,6 @@ def measure(model: Model, options: argparse.Namespace, setting: RowSetting) -> R
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the tables."""
     table = parser(__doc__, frames=125, repeats=3)
     table.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     table.add_argument(

@@ -225,7 +225,6 @@ def choose(only: str | None) -> list[Variant]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--shape", choices=sorted(SHAPES), default="0.6B")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

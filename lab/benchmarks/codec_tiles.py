@@ -120,7 +120,6 @@ def measure(channels: int, frames: int) -> None:
 
 
 def main() -> None:
-    """Parse the command line and print the measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--channels", default=",".join(map(str, PER_FRAME)))
     parser.add_argument("--frames", type=int, default=1152)

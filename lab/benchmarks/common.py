@@ -142,7 +142,6 @@ def decode_fixed(
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -164,7 +163,6 @@ def frame_ms(run: Callable[[Sampling], torch.Tensor], sampling: Sampling, device
 
 
 def greedy(sampling: Sampling) -> Sampling:
-    """Return greedy sampling for talker and predictor."""
     return replace(sampling, talker=TokenSampling(do_sample=False), subtalker=TokenSampling(do_sample=False))
 
 

@@ -211,7 +211,6 @@ def row_of(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     made = parser(__doc__, frames=60, repeats=3)
     made.add_argument("--check", action="store_true", help="only compare codes with upstream's, time nothing")
     options = made.parse_args(arguments)

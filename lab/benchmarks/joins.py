@@ -79,7 +79,6 @@ def run(service: Batch, case: Case, seed: int) -> Joined:
 
 
 def ask(service: Batch, case: Case, seed: int) -> Speech:
-    """Submit a line."""
     return service.speak(Line(TEXT, case.voice, "english", seed), case.generate, Delivery(keep=False))
 
 
@@ -90,7 +89,6 @@ def serving(model: Model, options: argparse.Namespace) -> Batch:
 
 
 def measure(service: Batch, model: Model, case: Case, options: argparse.Namespace) -> Row:
-    """Measure one case."""
     runs = [run(service, case, 2 * number) for number in range(WARM_UPS + options.repeats)][WARM_UPS:]
     first_s = [one.first_s for one in runs]
     engine = "simulated" if options.simulated else "auto"
@@ -143,7 +141,6 @@ def measure_all(model: Model, options: argparse.Namespace) -> list[Row]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     options = parse_arguments(arguments)
     with switching_soon():
         keep(measure_all(model := load_muted(options), options), options, model)

@@ -187,7 +187,6 @@ def frame_table(bench: Bench, seq_groups: list[int], batches: list[int]) -> None
 
 @torch.inference_mode()
 def run(bench: Bench, options: argparse.Namespace) -> None:
-    """Measure all tables of one shape."""
     on_cuda = bench.device.type == "cuda"
     for batch in options.check_batches:
         check_passes(bench, batch)

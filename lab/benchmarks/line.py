@@ -37,7 +37,6 @@ SEQ_GROUPS = (15, 7, 5, 3, 1)
 
 @torch.inference_mode()
 def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: int) -> Row:
-    """Measure one engine at one SEQ_GROUPS."""
     engine, frames = NamedEngine(name), [options.frames]
     runs: list[tuple[float, float, float]] = []
     for _ in range(options.repeats + 2):
@@ -54,7 +53,6 @@ def measure(model: Model, options: argparse.Namespace, name: str, seq_groups: in
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     table = parser(__doc__, frames=125, repeats=5)
     table.add_argument("--seq-groups", type=int, nargs="+", default=SEQ_GROUPS)
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)

@@ -100,7 +100,6 @@ def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Timing:
 
 
 def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argparse.Namespace) -> Timing:
-    """Measure these models in one process."""
     generate = generate_options(models[0], options)
     engine = "graph" if options.simulated else "auto"
     with simulated(SIMULATED.slower(options.slower)) if options.simulated else nullcontext():
@@ -120,7 +119,6 @@ def measure_server(
     model: Model,
     devices: Sequence[str],
 ) -> Timing:
-    """Measure one server with these devices."""
     words = server_words(options, checkpoint)
     if options.simulated:
         words += ["--engine", "graph", "--frame", SIMULATED.frame, "--slower", options.slower]
@@ -139,7 +137,6 @@ def measure_server(
 
 
 def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
-    """Return the options that all servers have."""
     return ["--rows", options.batch_size, "--waiting", options.in_flight, "--checkpoint", checkpoint]
 
 
@@ -234,7 +231,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     options = parse_arguments(arguments)
     with tempfile.TemporaryDirectory() as folder:
         options.checkpoints = options.checkpoints or Path(folder)  # one random checkpoint for all devices

@@ -64,7 +64,6 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     table = parser(__doc__, frames=125, repeats=1)
     table.add_argument("--batches", type=int, nargs="+", default=(1, 8, 64))
     table.add_argument("--seq-groups", type=int, default=15)

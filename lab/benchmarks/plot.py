@@ -121,7 +121,6 @@ PLOTS = {"frames": draw_frames, "batches": draw_batches}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and plot."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("results", type=Path, help="a machine's file in lab/benchmarks/results")
     parser.add_argument("--shape", default="0.6B")

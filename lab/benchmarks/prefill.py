@@ -73,7 +73,6 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
 
 
 def markdown(rows: Sequence[PrefillRow]) -> str:
-    """Format the rows as a table."""
     lines = [
         "| engine | precision | lines | positions per line | ms | host ms |",
         "|---|---|--:|--:|--:|--:|",
@@ -86,7 +85,6 @@ def markdown(rows: Sequence[PrefillRow]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     table = parser(__doc__, frames=125, repeats=5)
     table.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     table.add_argument("--engines", nargs="+", choices=ENGINES[:2], default=ENGINES[:2])

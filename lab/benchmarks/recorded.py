@@ -174,7 +174,6 @@ WAYS: dict[str, Way] = {
 
 
 def join_chunks(report: LineReport, chunks: Sequence[Chunk]) -> SpokenLine:
-    """Return a line from all its chunks."""
     samples = np.concatenate([chunk.samples for chunk in chunks])
     return SpokenLine(describe(report), samples, torch.cat([chunk.codes for chunk in chunks]))
 
@@ -224,12 +223,10 @@ TOGETHER = ("complete", "streams", "served")
 
 
 def cases() -> list[Case]:
-    """Return all cases."""
-    return [case for engine in ("graph", "eager") for case in cases_of(engine)] + []
+    return [case for engine in ("graph", "eager") for case in cases_of(engine)]
 
 
 def cases_of(engine: str) -> list[Case]:
-    """Return the cases of an engine."""
     five = GenerateOptions(5, split_chars=40)
     random = [Case(f"random {kind}", engine, GenerateOptions(5, SHORT), TOGETHER, 3, kind) for kind in KINDS]
     return [
@@ -296,7 +293,6 @@ def load(case: Case, folder: Path) -> Synthesizer:
 
 
 def parts_of(name: str, spoken: SpokenLine) -> Recording:
-    """Return the recorded parts of a line."""
     parts = {"report": np.array(spoken.report), "samples": spoken.samples}
     if spoken.codes is not None:
         parts["codes"] = spoken.codes.numpy().astype(np.int16)

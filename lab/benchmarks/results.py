@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -66,7 +66,6 @@ class PartRow:
     batch: int
 
     def flat(self) -> dict[str, Any]:
-        """See ``Row.flat``."""
         names = [one.name for one in fields(Row) if one.name != "details"]
         return {**dict.fromkeys(names), **asdict(self)}
 
@@ -89,22 +88,7 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-class Flat(Protocol):
-    """A row of any table."""
-
-    @property
-    def table(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def precision(self) -> str: ...
-
-    def flat(self) -> dict[str, Any]:
-        """Return the row as one level of keys."""
-        ...
-
-
-def save_rows(rows: Sequence[Flat], device: torch.device, options: argparse.Namespace) -> Path:
+def save_rows(rows: Sequence[Row | PartRow], device: torch.device, options: argparse.Namespace) -> Path:
     """Write the rows to the machine's file, with their origin; rows of the same origin and kind are replaced.
 
     ``options`` are those of ``origin.add_output``.
@@ -185,14 +169,12 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def _cell(value: float | str | None) -> str:
-    """Return a detail as it is shown."""
     if value is None or isinstance(value, str):
         return value or ""
     return f"{value:.2f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, and add the files' rows."""
     table = argparse.ArgumentParser(description="Add rows that were measured elsewhere.")
     table.add_argument("files", type=Path, nargs="+", help="as benchmarks wrote them under --out")
     table.add_argument("--into", type=Path, default=FOLDER, help="folder (default: lab/benchmarks/results)")

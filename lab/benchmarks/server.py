@@ -137,7 +137,6 @@ def ask(address: str, requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def measure(address: str, case: Case, voice: str | None, options: argparse.Namespace) -> Row:
-    """Measure one case."""
     requests = make_requests(case, voice)
     before = read_metrics(address)
     answers = ask(address, requests)
@@ -336,7 +335,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     options = parse_arguments(arguments)
     with tempfile.TemporaryDirectory() as folder:
         rows = run(options, options.checkpoints or Path(folder))

@@ -209,7 +209,6 @@ def run_loop(made: Coroutine[Any, Any, Answers]) -> Answers:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the plan's file, carry it out, write the answer's."""
     plan, out = (Path(name) for name in (sys.argv[1:] if arguments is None else arguments))
     answers = run_loop(ask(json.loads(plan.read_text(encoding="utf-8"))))
     out.write_text(json.dumps(asdict(answers)), encoding="utf-8")

@@ -66,7 +66,6 @@ class Timeline(threading.local):
     free_at = 0.0
 
     def launch(self, seconds: float) -> None:
-        """Launch work of this duration."""
         self.free_at = max(self.free_at, time.perf_counter()) + seconds
 
     def mark(self) -> Mark:
@@ -81,11 +80,9 @@ class Mark:
     at: float
 
     def query(self) -> bool:
-        """Return whether it is reached."""
         return time.perf_counter() >= self.at
 
     def synchronize(self) -> None:
-        """Sleep until it is reached."""
         if (left := self.at - time.perf_counter()) > 0:
             time.sleep(left)
 
@@ -111,21 +108,17 @@ class Frames:
     compile = prefill_prefix = choose
 
     def prefill(self, *_: Any) -> None:
-        """See ``FrameBackend``."""
         self._timeline.launch(self._times.prompt)
 
     begin = prefill
 
     def decode(self, _: Any, slots: Any, *__: Any) -> None:
-        """See ``FrameBackend``."""
         self._make_codes(slots, self._times.frame)
 
     def predict(self, _: Any, slots: Any, *__: Any) -> None:
-        """See ``FrameBackend``."""
         self._make_codes(slots, self._times.frame - self._times.talker)
 
     def advance(self, *_: Any) -> None:
-        """See ``FrameBackend``."""
         self._timeline.launch(self._times.talker)
 
     def _make_codes(self, slots: Any, seconds: float) -> None:
@@ -198,8 +191,6 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
 
 
 class _Event:
-    """A reusable event."""
-
     def __init__(self, timeline: Timeline):
         self._timeline, self._mark = timeline, Mark(0.0)
 
@@ -211,7 +202,6 @@ class _Event:
 
 
 def add_simulated(table: argparse.ArgumentParser) -> None:
-    """Add ``--simulated``."""
     table.add_argument("--simulated", action="store_true", help="no device: see lab/benchmarks/simulated.py")
 
 

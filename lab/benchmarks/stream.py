@@ -178,7 +178,6 @@ def run(synthesizer: Synthesizer, engine: ProbedEngine, case: Case, voice: Voice
 
 
 def measure(model: Model, options: argparse.Namespace, case: Case, repeats: int) -> Row:
-    """Measure one case."""
     engine = ProbedEngine() if case.engine == AUTO else ProbedNamedEngine(case.engine)
     synthesizer, voice = Synthesizer(model, engine), make_voice(model, case.voice)
     warm_ups = LONG_WARM_UPS if case.frames >= LONG else WARM_UPS
@@ -235,7 +234,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, measure, print and store the table."""
     options = parse_arguments(arguments)
     model = load_muted(options)
     rows = []

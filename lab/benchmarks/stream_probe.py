@@ -70,7 +70,6 @@ class MarkedWaves(Proxy):
         self._marks = marks
 
     def wait(self) -> dict[int, np.ndarray]:
-        """See ``WavesInFlight``."""
         made: dict[int, np.ndarray] = self._inner.wait()
         self._marks.add("codec_done_ms")
         return made
@@ -84,12 +83,10 @@ class MarkedCodec(Proxy):
         self._marks = marks
 
     def begin_ahead(self, line: int, codes: torch.Tensor) -> None:
-        """See ``LineCodec``."""
         self._marks.add("codec_began_ms")
         self._inner.begin_ahead(line, codes)
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> MarkedWaves:
-        """See ``LineCodec``."""
         self._marks.add("codec_began_ms")
         return MarkedWaves(self._inner.launch(codes), self._marks)
 
@@ -103,7 +100,6 @@ class MarkedRows(Proxy):
 
     @property
     def late(self) -> bool:
-        """See ``Rows``."""
         return bool(self._inner.late)
 
     @late.setter
@@ -111,14 +107,12 @@ class MarkedRows(Proxy):
         self._inner.late = late
 
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
-        """See ``Rows``."""
         rows: list[int] = self._inner.admit(lines)
         self._marks.add("prefill_launched_ms")
         self._marks.add_device("prefill_done_ms")
         return rows
 
     def read(self) -> Frame | None:
-        """See ``Rows``."""
         frame: Frame | None = self._inner.read()
         if frame is not None:
             self._marks.add("codes_ms")
@@ -134,14 +128,12 @@ class ProbedEngine(Engine):
     def open_rows(
         self, model: Model, options: GenerateOptions, plan: RowPlan, choice: Choice | None = None
     ) -> Iterator[Any]:
-        """See ``Engine.open_rows``."""
         if self.marks is not None:
             self.marks.add("prompt_ms")
         with super().open_rows(model, options, plan, choice) as rows:
             yield rows if self.marks is None else MarkedRows(rows, self.marks)
 
     def open_codec(self, *asked: Any) -> Any:
-        """See ``Engine.open_codec``."""
         codec = super().open_codec(*asked)
         return codec if self.marks is None else MarkedCodec(codec, self.marks)
 

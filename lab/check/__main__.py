@@ -326,12 +326,10 @@ class Report:
     memory: dict[str, float]
 
     def as_json(self) -> str:
-        """Return it for other programs."""
         found = asdict(self) | {"speed": [as_json(one) for one in self.speed]}
         return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
     def as_markdown(self) -> str:
-        """Return it for an issue."""
         tests = [f"- **{one.outcome}**: {one.what}. {one.detail}." for one in self.findings]
         about = [f"- {key}: {value}" for key, value in (*self.checkpoint.items(), *self.machine.items())]
         used = [f"- {key.replace('_gb', '')}: {value} GB at most" for key, value in self.memory.items()]
@@ -348,7 +346,6 @@ class Report:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Read the command line, test, and return the exit code."""
     console = Console(PROGRAM, sys.stdout, sys.stderr)
 
     def read_and_run() -> int:

@@ -47,7 +47,6 @@ class HeadScore:
         return self.diagonal >= SURE
 
     def describe(self) -> str:
-        """Return it in words."""
         return (
             f"layer {self.layer} head {self.head}: {self.diagonal:.0%} diagonal (the worst line {self.worst:.0%}), "
             f"{self.mass:.0%} of its attention on the text"

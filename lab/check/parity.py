@@ -41,7 +41,6 @@ class CodeComparison:
 
     @classmethod
     def of(cls, ours: torch.Tensor, theirs: torch.Tensor) -> CodeComparison:
-        """Compare codes ``[T, 16]``."""
         shorter = min(len(ours), len(theirs))
         same = (ours[:shorter].cpu() == theirs[:shorter].cpu()).all(dim=1)
         equal = shorter if bool(same.all()) else int(same.to(torch.int8).argmin())

@@ -43,7 +43,6 @@ class Speed:
     first_ms: float
 
     def row(self) -> list[str]:
-        """Return its cells."""
         numbers = (f"{self.ms_per_frame:.1f}", f"{self.rtf:.3f}", f"{self.first_ms:.0f}")
         return [str(self.seq_groups), str(self.frames), *numbers]
 
@@ -99,7 +98,6 @@ def table(speeds: Sequence[Speed]) -> str:
 
 
 def as_json(speed: Speed) -> dict[str, Any]:
-    """Return a speed for other programs, rounded."""
     return {key: round(value, 4) for key, value in asdict(speed).items()}
 
 

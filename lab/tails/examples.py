@@ -39,7 +39,6 @@ class Examples:
         return len(self.codes)
 
     def take(self, rows: torch.Tensor | slice) -> Examples:
-        """Return some of the frames."""
         return self._of(self.states[rows], self.codes[rows], self.probabilities[rows], self.tokens[rows])
 
     def last_states(self, seq_groups: int) -> torch.Tensor:

@@ -61,7 +61,6 @@ class Recording:
         return self.take(~kept), self.take(kept)
 
     def take(self, rows: torch.Tensor) -> Recording:
-        """Return some of the frames."""
         return Recording(self.hidden[rows], self.codes[rows], self.texts[rows])
 
 

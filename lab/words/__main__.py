@@ -134,7 +134,6 @@ class WordStudy:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m lab.words", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("measure", choices=("times", "guard", "letters"))
     parser.add_argument("folder", type=Path, help="keeps lines and their transcripts; it is created")
@@ -150,7 +149,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Speak, transcribe, compare, print and store the rows."""
     asked = parse(arguments)
     logging.basicConfig(format="%(message)s")
     logging.getLogger("lab.words").setLevel(logging.INFO)

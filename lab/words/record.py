@@ -85,7 +85,6 @@ class TracedLine:
         return tokens, self.rows[np.arange(len(tokens)), tokens], self.rows.sum(1)
 
     def write(self, path: Path) -> None:
-        """Write the line to a file."""
         values = {name: getattr(self, name) for name in ("text", "voice", "seq_groups", "codes", "ended")}
         unfinished = path.with_suffix(".part.npz")
         np.savez_compressed(
@@ -95,7 +94,6 @@ class TracedLine:
 
     @classmethod
     def read(cls, path: Path) -> TracedLine:
-        """Read a line that ``write`` stored."""
         with np.load(path) as kept:
             rows, waveform = kept["rows"].astype(np.float32), kept["waveform"].astype(np.float32) / 32767
             named = {name: kept[name].item() for name in ("text", "voice", "seq_groups", "ended")}
@@ -150,7 +148,6 @@ def _record_batch(
 
 
 def voice_name(voice: Voice) -> str:
-    """Return the name of a voice and how it speaks."""
     return f"{voice.kind} {voice.name}"
 
 

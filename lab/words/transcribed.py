@@ -60,5 +60,4 @@ def plain(word: str) -> str:
 
 
 def join(words: Sequence[TranscribedWord]) -> str:
-    """Return the words as one text."""
     return " ".join(word.word for word in words)

@@ -31,6 +31,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # peft matches its patterns as regular expressions, but writes names: their ends, or a complete one after ^. Other
 # patterns are refused: matching one from outside may take for ever.
 PATTERN = re.compile(r"(?:\.\*\\?\.)?(\^?(?:[\w-]|\\?\.)+)\$?")
+MERGE = "merge it into its checkpoint where you trained it (merge_and_unload of peft), and load that as a checkpoint"
 # Initializations that leave the checkpoint's weights unchanged.
 BEGUN = (True, False, "gaussian", "eva", "orthogonal")
 
@@ -88,23 +89,17 @@ def adapt(model: Model, adapter: Adapter, strength: float, folder: Path) -> Mode
 def _check_config(config: Mapping[str, Any]) -> None:
     kind = config.get("peft_type")
     if kind != "LORA":
-        raise ValueError(f"it is of type {kind!r}: only LORA can be loaded; {_merged_instead()}")
+        raise ValueError(f"it is of type {kind!r}: only LORA can be loaded; {MERGE}")
     for field, what in UNSUPPORTED.items():
         if config.get(field):
-            raise ValueError(f"it has {what} ({field}), which cannot be loaded: {_merged_instead()}")
+            raise ValueError(f"it has {what} ({field}), which cannot be loaded: {MERGE}")
     if config.get("bias", "none") != "none":
-        raise ValueError(
-            f"it has biases (bias is {config['bias']!r}), which cannot be loaded: {_merged_instead()}"
-        )
+        raise ValueError(f"it has biases (bias is {config['bias']!r}), which cannot be loaded: {MERGE}")
     if (begun := config.get("init_lora_weights", True)) not in BEGUN:
         raise ValueError(
             f"it was begun with {begun!r}, which changes the checkpoint's own weights: save it again with "
             "save_pretrained's path_initial_model_for_weight_conversion, or merge it there"
         )
-
-
-def _merged_instead() -> str:
-    return "merge it into its checkpoint where you trained it (merge_and_unload of peft), and load that as a checkpoint"
 
 
 def _parts(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, LowRank]:
@@ -113,9 +108,7 @@ def _parts(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> di
     for name, tensor in sorted(tensors.items()):
         found = TENSOR.fullmatch(name)
         if found is None:
-            raise ValueError(
-                f"it has {name[:300]}, which is not of a linear layer's LoRA: {_merged_instead()}"
-            )
+            raise ValueError(f"it has {name[:300]}, which is not of a linear layer's LoRA: {MERGE}")
         if tensor.dtype not in FLOATS:
             raise ValueError(f"it has {name} of type {tensor.dtype}: save it as float32, float16 or bfloat16")
         if tensor.dim() != 2 or not all_finite(tensor):

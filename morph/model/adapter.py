@@ -128,8 +128,7 @@ def _by(shape: tuple[int, ...]) -> str:
 
 
 def _is_finite(layer: Any) -> bool:
-    tensors = [layer.scale] if isinstance(layer, Int8Linear) else [layer.weight]
-    return all(map(all_finite, tensors))
+    return all_finite(layer.scale if isinstance(layer, Int8Linear) else layer.weight)
 
 
 def _merged_layer(

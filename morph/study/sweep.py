@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import torch
 
@@ -23,6 +23,7 @@ from ..text.duration import expected_frames
 from ..waveform.in_flight import take_all
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
+PLACES = ("d", "d", ".2f", ".1f", ".3f", ".3f")  # formats of the table's columns
 CHUNK = 64  # frames whose distributions are compared together: 64 x 15 x 2048 float32 is 8 MB
 
 
@@ -142,7 +143,9 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
             started = time.perf_counter()
             decoded = study.decode(groups)
             elapsed = time.perf_counter() - started
-        rows.append(_row(groups, decoded, elapsed, distances[groups]))
+        frames, seconds = len(decoded.codes), len(decoded.codes) / FRAME_RATE
+        speed = 1000 * elapsed / frames, elapsed / seconds
+        rows.append(SweepRow(groups, frames, seconds, *speed, distances[groups]))
         spoken.append(study.assemble(decoded))
         on_spoken(groups, spoken[-1])
     return Sweep(rows, spoken, model.weights)
@@ -193,20 +196,11 @@ def sampled_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch
     return distribution(logits, sampling if sampling.do_sample else PLAIN)
 
 
-def _row(seq_groups: int, decoded: Decoded, elapsed: float, distance: float) -> SweepRow:
-    frames = len(decoded.codes)
-    seconds = frames / FRAME_RATE
-    return SweepRow(seq_groups, frames, seconds, 1000 * elapsed / frames, elapsed / seconds, distance)
-
-
 def table(result: Sweep) -> str:
     """Return the rows as a Markdown table; for INT8 weights a line below says what "exact" means."""
     titles = ["SEQ_GROUPS", "frames", "audio s", "ms/frame", "RTF", "distance to exact"]
     cells = [
-        (
-            *(str(row.seq_groups), str(row.frames), f"{row.seconds:.2f}", f"{row.ms_per_frame:.1f}"),
-            *(f"{row.rtf:.3f}", f"{row.distance:.3f}"),
-        )
+        [format(value, places) for value, places in zip(astuple(row), PLACES, strict=True)]
         for row in result.rows
     ]
     # Cells of equal width: the table is readable with and without Markdown rendering.

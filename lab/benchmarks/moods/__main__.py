@@ -264,7 +264,6 @@ def describe(one: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Speak, measure and print the rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pairs", type=Path, nargs="?", help="folder with a folder per pair")
     parser.add_argument(

@@ -46,7 +46,6 @@ NEED_MODEL = {"codes", "wavs"}
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
     doc, _, rest = (__doc__ or "").partition("\n")
     made = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=rest

@@ -100,7 +100,6 @@ def describe_power(power: dict[str, dict[str, bool]]) -> list[str]:
 
 
 def _bar(metric: Metric) -> str:
-    """Describe a metric's bar."""
     unit = " percentage points" if metric.scale == 100 else ""
     return f"{metric.title.removesuffix(' %')} {(metric.bar or 0) * metric.scale:g}{unit}"
 

@@ -46,10 +46,6 @@ def _named(text: str) -> str:
     return " ".join(SIGN_NAMES.get(part, PATH_WORDS.get(part, part)) for part in PARTS.findall(text))
 
 
-def _file(match: re.Match[str]) -> str:
-    return f"{match[1]} dot {_file_kind(match[2])}"
-
-
 def _file_kind(kind: str) -> str:
     letters, figures = kind.rstrip("34").upper(), kind[len(kind.rstrip("34")) :]
     return kind if kind in READ_AS_WORDS or len(kind) > 4 else f"{spell(letters)} {figures}".rstrip()
@@ -82,7 +78,7 @@ def _postcode(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (FILE, _file),
+    (FILE, lambda match: f"{match[1]} dot {_file_kind(match[2])}"),
     (ENDING, lambda match: f"dot {_file_kind(match[1].lower())}"),
     rule(r"\b((?i:dial|press) )\*(?!\*)", r"\1star "),
     rule(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))", _key),

@@ -64,10 +64,6 @@ def _ends_phrase(match: re.Match[str]) -> bool:
     return BEHIND_NUMERAL.match(match.string, match.end()) is not None
 
 
-def _rules(match: re.Match[str]) -> bool:
-    return RULED.match(match.string, match.end()) is not None
-
-
 def _numbered(match: re.Match[str]) -> str:
     """Return "Part four" for Part IV; a single I only if it is no pronoun, as in "the part I love"."""
     before, word, numeral = match.groups()
@@ -83,7 +79,8 @@ def _ruler(match: re.Match[str]) -> str:
     """Return a ruler's number as an ordinal; a single I only after a title, or at the end of a phrase."""
     titled = TITLE.match(match[1])
     value = value_of(match[2])
-    if value is None or (match[2] == "I" and not titled and not _ends_phrase(match) and not _rules(match)):
+    sure = titled or _ends_phrase(match) or RULED.match(match.string, match.end())
+    if value is None or (match[2] == "I" and not sure):
         return match[0]
     if len(match[2]) == 1 and not titled and is_initial(match):
         return match[0]
