@@ -1,6 +1,6 @@
 """Record the sound of some lines and the normalization of texts, for two versions in ``morph/batch/key.py``.
 
-python -m lab.versions      # after one of them was raised; the tests compare (tests/morph/test_versions.py)
+python -m lab.versions # after raising one of them; the tests compare (tests/morph/test_versions.py)
 """
 
 import json

@@ -105,7 +105,7 @@ def row(strength: str, lines: Sequence[JudgedRecording], about: Mapping[str, Any
 
 
 def describe(one: Mapping[str, Any]) -> str:
-    """Return a row as a row of a table in Markdown, as docs/log/adapters.md has it."""
+    """Format a row as a row of the Markdown table in docs/log/adapters.md."""
     trained, strength = one["training"], one["strength"]
     what = f"{trained['layers']}, {trained['lines']} lines" if trained else ""
     cells = [what if strength not in (OWN, ALONE) else "", strength, str(one["lines"])]
@@ -116,7 +116,7 @@ def describe(one: Mapping[str, Any]) -> str:
 
 
 def describe_training(one: Mapping[str, Any]) -> str:
-    """Return a row's training as a row of the page's other table."""
+    """Format a row's training as a row of that page's second table."""
     trained, device = one["training"], one["training"]["trained_on"]
     cells = [
         trained["layers"],
@@ -130,7 +130,7 @@ def describe_training(one: Mapping[str, Any]) -> str:
 
 
 def load_judges(asked: argparse.Namespace, names: Iterable[str]) -> VoiceJudges:
-    """Return the judges, who know the recordings of these names and the other speakers."""
+    """Return the judges, with the recordings of these names and the other speakers' profiles."""
     encoder = SpeakerEncoder()
     own = {name: encoder.embed(load_clip(asked.recordings / f"{name}.wav")) for name in names}
     others = {

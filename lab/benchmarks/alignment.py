@@ -42,7 +42,7 @@ TOLERANCE = 2e-3  # of a share, between float32 sums in other orders
 
 @dataclass(frozen=True)
 class Work:
-    """Something that is measured: ``run`` it with weights, after ``rewind``."""
+    """A measured action: call ``rewind``, then ``run`` with weights."""
 
     what: str
     run: Callable[[Weights], Any]

@@ -6,9 +6,9 @@
 The server is the command line's, with a key and two rows, and speaks with the demo voice. A normal client requests
 ``--lines`` lines, one after the other, first alone and then beside each attack. ``first`` is the time from its request
 to the first byte of sound, ``gap`` the longest time between two parts; both are medians of the lines, with the worst.
-``health`` is a request that no model answers, ten times a second, each over a connection of its own. The attackers run
-in another process of the lowest priority, because their own work would not burden a server elsewhere, and stop after
-``--seconds``. "busy" only computes in such a process, as a baseline. All is on loopback.
+``health`` is the latency of ``/health``, which needs no model: ten requests per second, each over its own connection.
+The attackers run in a process of the lowest priority, as real ones would not take the server's CPU, and stop after
+``--seconds``. "busy" only computes in such a process, as a baseline. All connections are on loopback.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def clone(address: str, number: int, is_over: Callable[[], bool]) -> None:
 
 
 def compute(_: str, __: int, is_over: Callable[[], bool]) -> None:
-    """Only keep this process busy."""
+    """Keep this process busy, without any request."""
     while not is_over():
         sum(range(1000))
 
@@ -183,7 +183,7 @@ def request_repeatedly(make_fields: Callable[[int, random.Random], dict[str, obj
 
 
 def leave_after(seconds: float) -> Attack:
-    """Return an attack that requests a long text, reads its first part, and leaves after so many seconds."""
+    """Return an attack that requests a long text, reads its first part, and disconnects after ``seconds``."""
 
     def run(address: str, number: int, is_over: Callable[[], bool]) -> None:
         while not is_over():
@@ -225,7 +225,7 @@ ATTACKS: dict[str, tuple[int, Attack]] = {
 
 
 def attack(name: str, address: str, seconds: float) -> None:
-    """Attack a server on loopback for so long, from as many threads as the attack has."""
+    """Attack a server for ``seconds``, from the threads of the attack."""
     until, left = time.monotonic() + seconds, iter(range(MOST_CONNECTIONS))
     count, run = ATTACKS[name]
 
@@ -369,7 +369,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main() -> None:
-    """Measure and print the table; or be one of the two processes that it starts."""
+    """Measure and print the table, or run one of the two processes that this starts."""
     if sys.argv[1:2] == ["attack"]:
         os.nice(19)
         name, address, seconds = sys.argv[2:]

@@ -40,5 +40,5 @@ class Listener:
             self._rest = sound
 
     def _time(self, index: int, before: int, plays_at: float) -> float:
-        """Return when a sample of a part is played, counted from the bytes that were left before it."""
+        """Return when a sample is played; ``index`` counts from the ``before`` bytes left over from earlier parts."""
         return plays_at + (index - before / 2) / self._rate

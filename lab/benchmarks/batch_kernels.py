@@ -1,4 +1,4 @@
-"""Time each kernel of a batch alone, next to torch's GEMMs of the same shapes."""
+"""Time each kernel of a batch alone, beside torch's GEMMs of the same shapes."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def parser(doc: str | None, repeats: int) -> argparse.ArgumentParser:
 
 
 def measure_shapes(options: argparse.Namespace, run: Callable[[Bench, argparse.Namespace], None]) -> int:
-    """Measure each shape, and write all rows after each of them, also of one that fails; return 1 if a check failed."""
+    """Measure each shape, and write all rows after each, even if it fails; return 1 if a check failed."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     origin = asdict(Origin.of(options.commit))
     made: dict[str, list[Any]] = {"rows": [], "failures": []}

@@ -6,8 +6,8 @@
 
 A ``Batch``, like the server's, gets a line, and ``delay_ms`` later another one. ``p50_ms``, ``p95_ms`` and ``most_ms``
 are from the second request to its first samples, over ``--repeats`` runs; in the first row there is no other line. Both
-lines are read to their ends, after ``--frames``. Between two runs nothing is spoken for ``--pause`` seconds: after half
-a second a batch releases the model.
+lines are read to their ends, after ``--frames``. Between two runs the batch is idle for ``--pause`` seconds; after half
+a second it releases the model.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
     python -m lab.benchmarks.many --shape demo --devices cpu cpu --lines 16 --batch-size 2 --engines ray
     python -m lab.benchmarks.many --shape tiny --device cpu --devices cpu cpu --simulated    # the share of Python
 
-Engine "shared" is what Render Script uses for several models in one process. The others are asked over loopback by the
-client of Remote Model: "server" is ``serve`` with one device, then with all of them in its process; "ray" is ``serve
---ray`` with one replica, then with one for each device. Each has ``--in-flight`` lines: with twice the
-``--batch-size``, the next ones are there when many end together. ``times_one`` is relative to the row of one device,
-``server_cpu`` and ``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and their like are
-those of the table "server", the run that warms up included. Lines have 4 to 20 words and at most ``--frames`` frames;
+Engine "shared" is what Render Script uses for several models in one process. The others get requests over loopback from
+the client of Remote Model: "server" is ``serve`` with one device, then with all of them in its process; "ray" is
+``serve --ray`` with one replica, then with one for each device. Each has ``--in-flight`` lines: with twice the
+``--batch-size``, new lines are queued when many end together. ``times_one`` is relative to the row of one device,
+``server_cpu`` and ``client_cpu`` are seconds of a processor for an hour of sound; ``late_captures`` and similar columns
+are those of the table "server", and include the warm-up run. Lines have 4 to 20 words and at most ``--frames`` frames;
 the models of "shared" never end a line earlier. Each row is the median of ``--repeats`` after a run that warms up.
 ``--simulated`` gives all but "ray" simulated devices (``simulated.py``), ``--slower 10`` makes them ten times slower,
 for a computer with few cores.
@@ -103,7 +103,8 @@ def measure_shared(models: Sequence[Model], lines: Sequence[Line], options: argp
     generate = generate_options(models[0], options)
     engine = "graph" if options.simulated else "auto"
     with simulated(SIMULATED.slower(options.slower)) if options.simulated else nullcontext():
-        synthesizers = [Synthesizer(model, Engine(engine)) for model in models]  # each takes its frames now
+        # Inside the ``with``: each engine gets simulated frames.
+        synthesizers = [Synthesizer(model, Engine(engine)) for model in models]
         try:
             with Fleet([Batch(one, rows=options.batch_size) for one in synthesizers]) as fleet:
                 return measure(lambda: speak_lines(fleet, lines, generate), options.repeats)
@@ -178,7 +179,7 @@ def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Ite
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
-    """Return when every replica has spoken a first line; RuntimeError if the server ends, TimeoutError if it waits."""
+    """Return when every replica has spoken a first line; RuntimeError if the server ends, TimeoutError if slow."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if process.poll() is not None:

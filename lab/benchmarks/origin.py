@@ -24,7 +24,7 @@ class Origin:
     Args:
         commit: of the tree, with "-dirty" where it had changes.
         date: of the day, ISO 8601.
-        command: that measured, without LEFT_OUT.
+        command: the command line that measured it, without LEFT_OUT.
     """
 
     commit: str
@@ -46,7 +46,7 @@ def add_output(table: argparse.ArgumentParser) -> None:
 def find_commit(root: Path = ROOT) -> str:
     """Return a tree's commit, "-dirty" after it if there are changes; UNKNOWN if it is no git checkout.
 
-    Rows that other commands have stored are no changes.
+    Rows that other commands have stored do not count as changes.
     """
     found = tree_commit(root, root / RESULTS)
     return f"{found[0][:7]}{'-dirty' if found[1] else ''}" if found else UNKNOWN

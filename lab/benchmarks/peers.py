@@ -10,9 +10,9 @@
 ``--first`` measures the time from a text to the first samples on the host, through the peer's own loader and streaming,
 with chunks of one frame, without a server around it: a row of the table "stream".
 
-A peer runs in a separate process with its own model: its graphs hold the addresses of weights, which our engines
-move, and a crash affects nothing else. If it crashes while sampling, it is measured with greedy decoding, and its row
-says so. A line says why a peer is not measured.
+A peer runs in a separate process with its own model: its graphs hold the addresses of weights, which our engines move,
+and a crash affects nothing else. If it crashes while sampling, it is measured with greedy decoding, and its row says
+so. If a peer is not measured, the reason is printed.
 """
 
 from __future__ import annotations

@@ -69,14 +69,14 @@ ANNA: [seed 7] Let us go.
 
 @dataclass(frozen=True)
 class SpokenLine:
-    """A line as one of the ways gave it: how it went, its samples, and its codes where the way tells them."""
+    """A line's report, its samples, and its codes if its way to speak returns them."""
 
     report: str
     samples: np.ndarray
     codes: torch.Tensor | None = None
 
 
-# The ways to speak: all that this file knows of the pack's entrances.
+# The ways to speak. Only these use the interfaces of the pack.
 
 Way: TypeAlias = Callable[[Synthesizer, Sequence[Line], GenerateOptions], Iterator[SpokenLine]]
 
@@ -84,7 +84,7 @@ Way: TypeAlias = Callable[[Synthesizer, Sequence[Line], GenerateOptions], Iterat
 def speak_complete(
     synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
 ) -> Iterator[SpokenLine]:
-    """Speak complete lines. They do not tell their codes, but one that differs has other samples."""
+    """Speak offline lines. They have no codes, but a line of other codes has other samples."""
     for one in render_lines(synthesizer, lines, options):
         yield SpokenLine(describe(one.report), one.waveform)
 
@@ -92,7 +92,7 @@ def speak_complete(
 def speak_streams(
     synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
 ) -> Iterator[SpokenLine]:
-    """Speak lines as streams, side by side."""
+    """Speak lines as concurrent streams."""
     with stream_lines(synthesizer, lines, options) as stream:
         chunks = list(stream)
         for index, one in enumerate(stream.spoken):
@@ -142,9 +142,9 @@ def speak_scene(
 def speak_served(
     synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
 ) -> Iterator[SpokenLine]:
-    """Speak the lines of as many callers in a batch of ``options.batch_size`` rows; nothing of them is kept."""
+    """Speak each line for a caller of its own in a batch of ``options.batch_size`` rows, without keeping the sound."""
     with Batch(synthesizer, options.batch_size) as batch:
-        with synthesizer.session():  # those that get a row begin together
+        with synthesizer.session():  # the lines that get a row begin together
             speeches = [batch.speak(line, options, Delivery(keep=False)) for line in lines]
         for speech in speeches:
             chunks = list(speech)
@@ -200,7 +200,7 @@ class Case:
         engine: "eager" or "graph".
         options: how.
         ways: keys of WAYS.
-        lines: how many; their texts are TEXTS, again and again.
+        lines: how many; TEXTS are repeated.
         checkpoint: DEMO, or the kind of a tiny random one.
         weights: as in ``LoadOptions``.
     """

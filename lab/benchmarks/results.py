@@ -30,7 +30,8 @@ PACKAGES = ("torch", "transformers", "qwen-tts", "qwen-tts-hf", "triton", "faste
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. ``details`` are the table's further figures or words, by name with unit; keys in the file.
+    """One measurement. ``details`` are the table's further columns, by name with unit; in the file they are keys of the
+    row.
 
     ``ms_per_frame`` is for one frame of the whole batch; ``rtf`` is time divided by the audio of all lines together.
     """

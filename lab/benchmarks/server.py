@@ -14,13 +14,13 @@ fewer bytes is lost; the demo voice ends its lines itself.
 others measure it. ``underruns`` are parts of the sound that arrived after such a player had played everything before,
 of all lines together, and ``gap_ms`` is the longest single silence that this caused (in rows before 2026-11-26 the
 longest sum of a line's silences). ``lost``: requests without their complete sound; ``refused`` are those of them with
-429. ``health_p50_ms`` is a request that no model answers, during the same load; ``client_late_p95_ms`` is how late the
-client's own event loop woke up, ``client_late_most_ms`` the latest of these, ``client_underruns`` those of the
-underruns that such a pause of the client explains, ``sent_late_p95_ms`` how late it sent its requests. The memory of
-the server's process and of its GPU is read before and after. ``late_captures`` are warm-ups after the server was ready
-(its log names them), ``collections`` its garbage collections, ``gpu_allocations`` and ``pinned_allocations`` the blocks
-of memory that torch got from the driver: each may delay all lines. ``--rows``: of the server, one number, or one for
-each rate; each starts its own server. Every server first speaks lines that are not counted. ``slowest`` and
+429. ``health_p50_ms`` is the latency of ``/health``, which needs no model, under the same load; ``client_late_p95_ms``
+is how late the client's own event loop woke up, ``client_late_most_ms`` the latest of these, ``client_underruns`` those
+of the underruns that such a pause of the client explains, ``sent_late_p95_ms`` how late it sent its requests. The
+memory of the server's process and of its GPU is read before and after. ``late_captures`` are warm-ups after the server
+was ready (its log names them), ``collections`` its garbage collections, ``gpu_allocations`` and ``pinned_allocations``
+the blocks of memory that torch got from the driver: each may delay all lines. ``--rows``: of the server, one number, or
+one for each rate; each starts its own server. Every server first speaks lines that are not counted. ``slowest`` and
 ``silences`` have the times of the slowest lines and the longest silences, in seconds since the measurement began.
 """
 
@@ -63,7 +63,7 @@ WARM_S = 2.0
 SEED = 1
 PREFIX = "morph_tts"  # of the server's metrics
 SLOWEST = 8  # lines, and silences, whose times a row has
-# Their EOS is never among the codes that are sampled from; a tiny checkpoint has too few others for that.
+# Shapes whose muted EOS is never sampled; a tiny checkpoint has too few other codes for that.
 UNENDING = ("0.6B", "1.7B")
 
 
@@ -73,7 +73,7 @@ class Case:
 
     Args:
         rate: requests a second.
-        seconds: how long requests come.
+        seconds: the duration of the load.
         seq_groups: of every request.
         rows: of the server, None for its default.
         exact: whether a line has all the frames that its request allows.
@@ -162,7 +162,7 @@ def mark_short(lines: Sequence[dict[str, Any]], requests: Sequence[Mapping[str, 
 
 
 def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]]) -> str:
-    """Return the latency of the slowest lines, the time of their request, and its ms after the request before."""
+    """Return the latency of the slowest lines, the time of their request, and the ms since the previous request."""
     times = [request["at"] for request in requests]
     waits = [now - before for before, now in pairwise([0.0, *times])]
     answered = [

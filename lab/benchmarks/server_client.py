@@ -36,7 +36,7 @@ PATIENCE_S = 60.0  # for the last answers
 class Silence(NamedTuple):
     """An underrun of a player: its start and end, and how much of the line had been played, in seconds.
 
-    Times are of the client's clock, and in the file since the client began.
+    Times are those of the client's clock; in the file they are relative to its start.
     """
 
     began: float
@@ -84,7 +84,7 @@ class Answers:
 
 
 class Client:
-    """Asks one server.
+    """A client of one server.
 
     Args:
         address: http://HOST:PORT.
@@ -106,8 +106,8 @@ class Client:
             if (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
             asked.append(asyncio.create_task(self._speak(request["body"], due)))
-        # asyncio.wait calls back for each task that is done already: for 60,000 lines that stops all players for 0.1 s
-        # and more, just when the last lines play. So it gets the others only.
+        # asyncio.wait schedules a callback for each finished task, too: for 60,000 lines these block the event loop for
+        # 0.1 s while the last lines play. It therefore gets the running ones only.
         running = [task for task in asked if not task.done()]
         _, waiting = await asyncio.wait(running, timeout=PATIENCE_S) if running else (None, ())
         self.answers.wall_s = time.perf_counter() - began
@@ -199,7 +199,7 @@ def run_loop(made: Coroutine[Any, Any, Answers]) -> Answers:
 
     After some minutes one takes up to 150 ms, in which all players would stop.
     """
-    gc.collect()  # existing objects are old now
+    gc.collect()  # moves all existing objects to the oldest generation
     gc.set_threshold(*gc.get_threshold()[:2], NEVER)
     try:
         import uvloop

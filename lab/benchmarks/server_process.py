@@ -83,7 +83,7 @@ def serving(options: Sequence[str], module: str = "serve") -> Iterator[str]:
 def started(options: Sequence[str], module: str = "serve") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start the server of the command line with these options; yield its address and process once it has spoken a line.
 
-    ``module``: that has the command line, "serve" or "lab.benchmarks.simulated".
+    ``module``: the module with the command line, "serve" or "lab.benchmarks.simulated".
 
     Raises:
         RuntimeError: with the end of its log, if it does not get ready.

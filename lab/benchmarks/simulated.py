@@ -4,10 +4,10 @@
     python -m lab.benchmarks.simulated serve --checkpoint FOLDER --device cpu        # the server that this starts
     python -m lab.benchmarks.many --shape tiny --devices cpu cpu --device cpu --lines 512 --batch-size 64 --simulated
 
-Frames, prompts, and steps and rows of the codec compute nothing and take the times of ``Times``, in the order of their
-launches; waiting for one sleeps. Every launching thread has its own device. Codes are random and never end a line, and
-an alignment head attends to one of the first three tokens of a text. The samples of streams are silence, those of
-offline lines noise. Everything else is the pack's own: text, prompts, batch, chunks, HTTP.
+Frames, prompts, codec steps and codec rows compute nothing. They take the times of ``Times`` in launch order, and
+waiting for one sleeps. Every launching thread has its own device. Codes are random and never end a line, and an
+alignment head attends to one of the first three tokens of a text. The samples of streams are silence, those of offline
+lines noise. Everything else is the pack's own: text, prompts, batch, chunks, HTTP.
 """
 
 from __future__ import annotations
@@ -44,9 +44,16 @@ SAMPLES = 1920  # of a frame
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds on the device, of 0.6B at S = 15 on an H200 (rows of ``nvidia-h200.json``): a frame of 64 to 96 lines,
-    the talker's part of it (about a third), the prompt of a line, a step of the codec without lines, and each line in
-    it; and each frame of a row of complete lines on an H100 (``codec_step``, 4,395 s of sound a second)."""
+    """Seconds of work on the device: 0.6B at S = 15 on an H200 (``nvidia-h200.json``).
+
+    Args:
+        frame: of 64 to 96 lines.
+        talker: its talker step, about a third of it.
+        prompt: the prefill of one line.
+        step: a codec step without lines.
+        line: each line in a codec step.
+        row_frame: each frame in a codec row of offline lines, on an H100 (4,395 s of sound per second).
+    """
 
     frame: float = 0.0038
     talker: float = 0.0012
@@ -61,7 +68,7 @@ class Times:
 
 
 class Timeline(threading.local):
-    """The work of this thread's device, each part after the one before."""
+    """The timeline of this thread's device, which runs work in launch order."""
 
     free_at = 0.0
 

@@ -79,7 +79,7 @@ class Playback:
 
 
 class Player:
-    """Plays a line from its first samples on; ``began`` is when the line was asked for."""
+    """Plays a line from its first samples on; ``began`` is the time of its request."""
 
     def __init__(self, began: float, sample_rate: int):
         self.began = began

@@ -48,7 +48,7 @@ from .speed import TEXT, Speed, as_json, make_line, measure, memory, quietly, ta
 
 log = logging.getLogger(__name__)
 
-# A test's outcome, its detail for people, and its figures.
+# A test's outcome, a sentence about it, and its figures.
 Found = tuple[str, str, dict[str, Any]]
 Test = Callable[[Any, Any, int], Found]
 
@@ -67,7 +67,7 @@ OK, FAILED, NOT_RUN, DIFFERS = "ok", "FAILED", "not run", "differs"
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison: what it is, how it went (one of the words above), and in which figures."""
+    """One comparison: its title, its outcome (one of the constants above), a sentence, and its figures."""
 
     what: str
     outcome: str
@@ -160,7 +160,7 @@ def find_alignment(synthesizer: Synthesizer, line: Line, console: Console) -> in
 
 
 def run_test(what: str, test: Test, synthesizer: Synthesizer, line: Line, frames: int) -> Finding:
-    """Run a test; one that raises has failed, with its error in the log and in the report."""
+    """Run a test; an exception is a failure, and goes to the log and the report."""
     try:
         return Finding(what, *test(synthesizer, line, frames))
     except Exception as error:
@@ -175,7 +175,7 @@ def compare_codes(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
 
 
 def compare_graph(synthesizer: Synthesizer, line: Line, frames: int) -> Found:
-    """Compare the graph engine with the eager one: it rounds differently, so that a frame may differ after a while."""
+    """Compare the graph engine with the eager one: it rounds differently, so codes may diverge after some frames."""
     model = synthesizer.model
     options = GenerateOptions(PREDICTED_GROUPS, greedy(model, frames))
     if synthesizer.engine.choose(model).engine != "graph":
@@ -268,7 +268,7 @@ def _equal(found: CodeComparison) -> str:
 
 
 def _finite(value: float) -> float | None:
-    """Return a number that JSON has; None for an infinite one."""
+    """Return a rounded number, or None for infinity, which JSON lacks."""
     return round(value, 1) if abs(value) < 1e6 else None
 
 

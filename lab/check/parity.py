@@ -139,7 +139,7 @@ def compare_with_upstream(synthesizer: Synthesizer, line: Line, frames: int) -> 
 def compare_engines(
     model: Model, line: Line, options: GenerateOptions, engines: tuple[Engine, Engine]
 ) -> CodeComparison:
-    """Compare the codes of two engines; they round differently, so that a frame may differ after a while.
+    """Compare the codes of two engines; they round differently, so the codes may diverge after some frames.
 
     Args:
         options: their SEQ_GROUPS and sampling: greedy, or both draw from other random streams.

@@ -5,9 +5,9 @@
 
 WORK, a folder outside the repository, gets a copy of the commit with a switch around each chosen condition, and keeps
 all results: the same command continues an interrupted run, also one stopped by ``--minutes``. The tests run once
-without a mutant. Then each mutant has the tests that evaluate its condition, the quickest first, up to 10 s of CPU
-time; no tests of kernels, of browsers and of a real ComfyUI. With ``--like``, a condition is found again by function
-and source, in another file too, or it is gone. Needs Linux.
+without a mutant. Each mutant then runs the tests that evaluate its condition, the quickest first, up to 10 s of CPU
+time; tests of kernels, of browsers and of a real ComfyUI are left out. With ``--like``, a condition is found again by
+its function and source, also in another file; otherwise it counts as gone. Needs Linux.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def penalize_all_generated(modeling: ModuleType) -> None:
     """Let the talker's repetition penalty count all generated codes.
 
     From 5.23 on transformers skips as many of the first ids as a row of the prompt has padding. Upstream's prompt is
-    embeddings, so that all ids are generated ones: the first codes of padded rows would go free.
+    embeddings, so that all ids are generated ones: the first codes of padded rows would not be penalized.
     """
     from transformers.generation import RepetitionPenaltyLogitsProcessor
 

@@ -147,6 +147,6 @@ def _windows(values: np.ndarray, beyond: int) -> np.ndarray:
 
 
 def write_table(path: Path, table: LetterTable) -> None:
-    """Write a table as the checkpoint's folder keeps it."""
+    """Write a table to a file of a checkpoint's folder."""
     tensors = {name: torch.from_numpy(values) for name, values in vars(table).items()}
     write_tensors(path, {**tensors, "weights": tensors["weights"].half()}, {"format": "qwen3-tts-letters"})

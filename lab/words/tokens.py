@@ -1,4 +1,4 @@
-"""Which tokens of a text each of its words is, by the checkpoint's tokenizer alone."""
+"""Find the tokens of each word of a text, by the checkpoint's tokenizer alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The times of words by a recogniser: whisper-base, whose own are exact to about 20 to 50 ms."""
+"""Word times by a recogniser: whisper-base, exact to about 20 to 50 ms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..judges.asr import join_model
 
 @dataclass(frozen=True)
 class TranscribedWord:
-    """A word as it was written down, and when it began and ended, in seconds."""
+    """A transcribed word, and its start and end in seconds."""
 
     word: str
     start: float

@@ -5,11 +5,11 @@
     python -m lab.benchmarks.moods --presets michael,george heart,emma --of recordings/austen.flac --lines 6
     python -m lab.benchmarks.moods FOLDER --of anna.wav --checkpoint CHECKPOINT
 
-The folder has one per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two ends.
-Every voice speaks the same lines with the same seeds at each strength, and at strength 0 for comparison. ``--ends``
-compares the two ends with each other instead, each as a voice: the most that the embeddings carry. Words are judged by
-whisper-base, speakers by Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). With ``--keep``
-they go to ``lab/benchmarks/results/moods.json``.
+The folder has a subfolder per pair, with recordings in ``toward`` and ``away``: the means of their clones are the two
+ends. Every voice speaks the same lines with the same seeds at each strength, and at strength 0 for comparison.
+``--ends`` compares the two ends with each other instead, each as a voice: the most that the embeddings carry. Words are
+judged by whisper-base, speakers by Resemblyzer. Figures have 95 % intervals (bootstrap over lines of all voices). With
+``--keep`` they go to ``lab/benchmarks/results/moods.json``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def pair_of(toward: str, away: str) -> Pair:
 
 @dataclass(frozen=True)
 class Judged:
-    """One spoken line, as it is measured and transcribed."""
+    """The measurements and the transcript of one spoken line."""
 
     sound: Sound
     embedding: np.ndarray
@@ -135,7 +135,7 @@ def judge_all(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str], judg
 
 
 def likeness(judged: Sequence[Judged], plain: Sequence[Judged]) -> list[float]:
-    """Return how alike each line is to the voice without a shift: to the profile of its other lines."""
+    """Return the similarity of each line to the voice without a shift: to the profile of its other lines."""
     found = []
     for place, one in enumerate(judged):
         others = [other.embedding for number, other in enumerate(plain) if number != place]
@@ -246,7 +246,7 @@ def failed(judged: Sequence[Sequence[Judged]]) -> int:
 
 
 def describe(one: Mapping[str, Any]) -> str:
-    """Return a row as a row of a table in Markdown, as docs/log/moods.md has it."""
+    """Format a row as a row of the Markdown table in docs/log/moods.md."""
     cells = [
         one["pair"],
         one["strength"] if isinstance(one["strength"], str) else f"{one['strength']:g}",

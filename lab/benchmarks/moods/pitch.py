@@ -23,7 +23,7 @@ class Pitch:
 
 
 def in_band(wave: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    """Return ``[B, T]`` with nothing outside ``low`` to ``high`` Hz."""
+    """Return ``[B, T]``, band-passed from ``low`` to ``high`` Hz."""
     spectrum = torch.fft.rfft(wave.float())
     hertz = torch.fft.rfftfreq(wave.shape[-1], 1 / SAMPLE_RATE, device=wave.device)
     return torch.fft.irfft(spectrum * ((hertz >= low) & (hertz < high)), wave.shape[-1])
