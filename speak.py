@@ -55,7 +55,7 @@ def run_in_environment(words: Sequence[str]) -> int:
 
 
 def wait(command: Sequence[str]) -> int:
-    """Wait for a command however often it is interrupted: it gets the interrupts too, and decides."""
+    """Wait for a command however often it is interrupted: it gets the interrupts too, and handles them."""
     with subprocess.Popen(command) as process:
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # as a service is stopped
         try:

@@ -120,10 +120,10 @@ class Engine:
     ) -> list[Decoded]:
         """Decode lines to their ends, ``options.batch_size`` concurrently; return them in the order given.
 
-        With ``AUTO_ROWS`` all lines are decoded together. A line's seed determines its random stream; the engines'
-        generators differ, so the same seed gives other codes on the other one. ``on_frame`` gets the number of lines
-        in every frame; its errors end the decoding. ``choice`` None chooses now. Raise NotFinite if the numbers of a
-        line are not finite, ValueError for no lines.
+        With ``AUTO_ROWS`` all lines are decoded together. A line's seed determines its random stream. The engines have
+        different generators: the same seed gives different codes on each. ``on_frame`` gets the number of lines in
+        every frame; its errors end the decoding. ``choice`` None chooses now. Raise NotFinite if the numbers of a line
+        are not finite, ValueError for no lines.
         """
         if not lines:
             raise ValueError("there is no line to decode: give one or more")
@@ -155,9 +155,9 @@ class Engine:
     ) -> InFlight:
         """Decode lines' codes ``[T, 16]``, T >= 0, to waveforms, float32 ``[T * 1920]``, at 24 kHz, within -1..1.
 
-        The batch codec continues when this returns: hold ``exclusive`` while you use the result. ``references`` are ICL
-        voices' codes ``[R, 16]`` or None. ``on_chunk`` is called before each step of at most a few hundred frames; its
-        errors pass through. Raise ValueError for samples that are not finite.
+        The batch codec may still be decoding when this returns: hold ``exclusive`` while you use the result.
+        ``references`` are ICL voices' codes ``[R, 16]`` or None. ``on_chunk`` is called before each step of at most a
+        few hundred frames; its errors pass through. Raise ValueError for samples that are not finite.
         """
         with self.exclusive():
             if (codec := self._batch_codec(model, choice)) is not None:
@@ -195,7 +195,7 @@ class Engine:
             return self.warm_ups.prepare_next()
 
     def free(self) -> None:
-        """Release caches and graphs, after a decoding in another thread; the next decoding creates them again."""
+        """Release caches and graphs once no other thread decodes; the next decoding creates them again."""
         with self.exclusive():
             self._graphs.free()
             self._free_codec()

@@ -44,9 +44,9 @@ def stretched_length(samples: int, speed: float) -> int:
 def stretch(waveform: Waveform, sample_rate: int, options: Stretch) -> Waveform:
     """Change the speed and the pitch of ``waveform`` ([T] or [C, T]), each without the other.
 
-    The result has ``stretched_length(T, speed)`` samples and is the same for the same input; at speed 1 and pitch 0
-    it is the input, bit for bit. Places are exact to within a hop (15 ms). No sample exceeds full scale or the
-    input's peak. Raise ValueError for a waveform that is not finite, or without the library.
+    The result has ``stretched_length(T, speed)`` samples and is the same for the same input; at speed 1 and pitch 0 it
+    is the input, bit for bit. Times are exact to within a hop (15 ms). No sample exceeds full scale or the input's
+    peak. Raise ValueError for a waveform that is not finite, or without the library.
     """
     check_waveform(waveform)
     check_sample_rate(sample_rate)

@@ -266,7 +266,7 @@ class Buffers:
             self.cache.clear(torch.tensor(rows, device=self.text.device))
 
     def stop(self, rows: Sequence[int]) -> None:
-        """Choose the rows whose state ``restore`` takes back from ``keep``."""
+        """Set the rows whose state ``restore`` resets to the one that ``keep`` saved."""
         stopped = torch.zeros(len(self.stopped), dtype=torch.bool, pin_memory=self.stopped.is_cuda)
         stopped.numpy()[list(rows)] = True
         self.stopped.copy_(stopped, non_blocking=True)

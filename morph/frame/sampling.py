@@ -50,7 +50,7 @@ class SamplingTensors:
 def sample_static(scores: torch.Tensor, settings: SamplingTensors, noise: torch.Tensor) -> torch.Tensor:
     """Sample tokens, int64 ``[B]`` or ``[B, G]``, from float32 scores and noise ``[B, V]`` or ``[B, G, V]``."""
     # As ``decode.sampling.filter_logits``, with one stable sort for top-k and top-p. If tokens tie at the top-p
-    # boundary, as many are kept, but always those with higher ids.
+    # boundary, the same number is kept, but always those with the highest ids.
 
     def per_line(values: torch.Tensor) -> torch.Tensor:
         return values.view(-1, *[1] * (scores.dim() - 1))

@@ -19,9 +19,9 @@ FIRST_AT_ONCE = 16
 
 
 class RowTable:
-    """The lines in rows, also in the frames in flight: a frame belongs to the lines that were in the rows then.
+    """The lines in the rows, now and at the launch of each frame in flight.
 
-    It has arrays by row: a loop over lines in Python takes longer than all the rest.
+    Its columns are arrays by row, as a Python loop over lines would take longer than everything else.
     """
 
     def __init__(self, rows: int):

@@ -1,7 +1,7 @@
 """A LoRA adapter, merged into copies of the weights that it changes; all other weights are shared.
 
-The base model keeps its weights, so nothing has to be subtracted again: it speaks as before, bit for bit. The copies
-join its module, so that they move between devices together.
+The base model keeps its weights and speaks as before, bit for bit; nothing has to be subtracted later. The copies join
+its module, so that they move between devices together.
 """
 
 import copy

@@ -52,7 +52,7 @@ class AppliedAdapter:
     strength: float
 
     def describe(self) -> str:
-        """Return it for reports: "LoRA anna at 0.8"."""
+        """Return a description for reports: "LoRA anna at 0.8"."""
         return f"LoRA {self.name} at {self.strength:g}"
 
 

@@ -24,7 +24,7 @@ MOST_WORDS = 10_000  # of a list
 LONGEST_WORD, LONGEST_READING = 100, 200  # characters
 MOST_NAMED = 10  # faulty rows in an error
 MOST_REPORTED = 5  # readings in a report
-# How much longer readings may make a text: a server's limit of its length is meant as one of speech.
+# How much longer readings may make a text: a server's limit on texts is meant to limit speech.
 MOST_GROWTH, ALWAYS_ALLOWED = 4, 2000
 TAKEN = "<>|[]"  # have a meaning in texts
 # Runs in linear time on any text: its parts are bounded, and none begins again at a character of another.

@@ -42,7 +42,7 @@ ISO_DATE = re.compile(r"(?<![\w.,/-])((?:19|20)\d\d)-(1[0-2]|0[1-9])-(3[01]|[12]
 MONTH_OF_DAY = re.compile(
     rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)"
 )
-# Times: 7-9 pm, 9:00-17:00; office hours, which run on past noon: a 9-5 job
+# Times: 7-9 pm, 9:00-17:00; office hours, which cross noon: a 9-5 job
 HALF_DAY = r" ?[ap]\.?m\b\.?"
 TIME = rf"\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})"
 TIME_SPAN = re.compile(
@@ -112,7 +112,7 @@ def _split_time(match: re.Match[str]) -> str:
 
 
 def _army_time(match: re.Match[str]) -> str:
-    """Return "oh six hundred" for 0600 at a time's place, "twenty hundred hours" for 20:00 hrs."""
+    """Return "oh six hundred" for 0600 where a time may be, "twenty hundred hours" for 20:00 hrs."""
     before, hour, colon, minutes, unit = match.groups()
     is_early = hour[0] == "0" and not colon
     if not (before and is_early) and not (unit and (colon or before or is_early)):
@@ -156,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (SURE_DATE, lambda match: _month_day(match[1], match[2])),
     rule(r"(?<![\w:.,])(?:00|24):00(?![:\d.]| hours\b)", "midnight"),
-    # Digits of a clock that stops a race (3:43.13), of a soldier's day (0600), and a duration in letters (1h 20m)
+    # Race times (3:43.13), military times (0600), and durations with letters (1h 20m)
     rule(r"(?<![\w:.,])(\d{1,2}):([0-5]\d)\.(\d{1,3})(?![\w:])(?! ?[ap]\.?m\b)", _split_time),
     (ARMY_TIME, _army_time),
     (DURATION, _short_duration),

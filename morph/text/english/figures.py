@@ -8,7 +8,7 @@ from .money import CODES
 from .rules import Rule, rule
 from .words import DIGITS, in_pairs, plural, small_number, spell_digits
 
-# 1.000,50: a continental number has a comma or another point after the thousands, or is a price of whole thousands.
+# 1.000,50: continental numbers have a comma or a second point after the thousands, or are prices in whole thousands.
 CONTINENTAL = re.compile(
     r"(?<![\w.,])(?:(?<=\u20ac)\d{1,3}(?:\.\d{3})*\.000|"
     r"\d{1,3}(?:\.\d{3})+(?:,\d{1,2}|(?<=\.000)(?= ?(?:\u20ac|[Ee]uros?\b|EUR\b)))|"
@@ -26,7 +26,7 @@ LONG_NUMBER = re.compile(
 # Words before a number that is a name, and states before a ZIP code: NY 10000.
 NUMBERED = alternatives_of("figures.numbered")
 IDENTIFIER = re.compile(rf"\b(?:[A-Z]{{2,}}|(?i:{NUMBERED}))\W{{1,3}}(?:(?:is|was|no|number)\W{{1,3}})?\Z")
-# Four digits that count: she left him 1999 books, 1250 feet, but in 1999 books were cheap.
+# Counts of four digits: she left him 1999 books, 1250 feet, but in 1999 books were cheap.
 COUNTED = re.compile(
     r"(?<![\w.,:#/+$-])([A-Za-z]+) ([1-9]\d{3})(?= (?:(?:new|more|other|confirmed|additional|different|young|square|"
     r"cubic|nautical|British|American) )?((?!(?:is|was|has|does|goes|as|this|its|his|us|sees|yes)\b)"

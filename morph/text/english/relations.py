@@ -58,7 +58,7 @@ def _pressure(match: re.Match[str]) -> str:
 
 
 def _out_of(match: re.Match[str]) -> str:
-    """Return points of a scale: 7/10 "7 out of 10"; 1/10 and more than there are stay fractions."""
+    """Return a score on a scale: 7/10 "7 out of 10"; 1/10, and scores above the scale, stay fractions."""
     count, whole = (group for group in match.groups() if group)
     return f"{count} out of {whole}" if 1 < float(count) <= int(whole) else match[0]
 
@@ -85,7 +85,7 @@ def _range(match: re.Match[str]) -> str:
 
 
 def _ratio(match: re.Match[str]) -> str:
-    """Return "3 to 1" for 3:1, "16 by 9" for a screen; a possible time of the day stays, unless a word tells."""
+    """Return "3 to 1" for 3:1, "16 by 9" for a screen; a possible time of the day stays, unless a word excludes it."""
     left, right = match[1], match[3]
     is_time = len(right) == 2 and int(left) < 25 and int(right) < 60 and not match[2]
     is_screen = f"{left}:{right}" in ASPECTS

@@ -2,13 +2,13 @@
 
 A caption is one line of a script (see ``script.py``): ``NAME: text`` with a name of the cast, or text of the character
 NARRATOR. WebVTT's mark ``<v NAME>`` chooses the voice, if the cast has that name, and is never spoken. Tags such as
-``[speed 1.1]`` may stand before its text. Sounds are not spoken unless the caller wants it. Dashes
-at the beginning of a caption's lines are left out. A caption of several speakers, by such marks or by names at the
-beginning of its lines, becomes one for each, in turn: they share its time by the lengths of their texts.
+``[speed 1.1]`` may stand before its text. Sounds are not spoken unless the caller asks for it. Dashes at the beginning
+of a caption's lines are left out. A caption of several speakers, by such marks or by names at the beginning of its
+lines, is split into one for each, in order; they share its time in proportion to the lengths of their texts.
 
-``[door slams]`` is a sound wherever it stands. ``(laughs)`` and its full-width forms are one at the beginning or the
-end of a caption, alone on a line, and after a sign; inside a sentence, parentheses hold words of the sentence. Text
-between two notes (``\u266a la la \u266a``, ``# la la #``), or after one that begins a line, is music.
+``[door slams]`` is a sound anywhere. ``(laughs)`` and its full-width forms are one at the beginning or the end of a
+caption, alone on a line, and after a sign; parentheses inside a sentence are spoken. Text between two notes
+(``\u266a la la \u266a``, ``# la la #``), or after one that begins a line, is music.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Read and write subtitle files: SRT, WebVTT, and ASS, which is only written.
 
-WebVTT's ``<v NAME>`` names a cue's speaker. A cue of several speakers becomes one for each, in turn: they share its
-time by the lengths of their texts.
+WebVTT's ``<v NAME>`` names a cue's speaker. A cue of several speakers is split into one for each, in order; they share
+its time in proportion to the lengths of their texts.
 """
 
 import html
@@ -32,7 +32,7 @@ STYLE = re.compile(r"\{\\[^{}]*\}")  # of ASS, found in SRT too; other braces ar
 ENTITY = re.compile(r"&#?\w{1,31};")  # only with its semicolon: R&D and "Q&not" are words
 # White words, grey until they are spoken. Sizes are for a height of 1080.
 ASS_HEAD = Path(__file__).with_name("head.ass").read_text(encoding="utf-8")
-# Braces hold commands in ASS, and so does what is after a backslash: a word joiner makes it a letter.
+# In ASS, braces enclose commands and a backslash begins one: a word joiner after it makes it a character.
 ASS_LETTERS = str.maketrans({"{": "(", "}": ")", "\\": "\\\u2060"})
 
 TimedWord = tuple[str, float, float]
