@@ -113,7 +113,7 @@ def make_body(
 
 
 def warm(address: str, case: Case, voice: str | None) -> None:
-    """Speak lines that are not counted: one by one, then as many concurrently as there are rows."""
+    """Speak lines that are not counted: one by one, then twice as many concurrently as rows."""
     chance, rows = random.Random(0), case.rows or 8
     times = [1.0 * number for number in range(3)] + [4.0] * (2 * rows)
     ask(address, [{"at": at, "body": make_body(case, voice, chance, WARM_S)} for at in times])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...morph.kept.cache import LineCache
     from ...morph.kept.render import RenderOptions
 
-SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that kept lines may take; 0 keeps none
+SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that cached lines may take; 0 caches none
 DEFAULT_MB = 2048
 FOLDER = "qwen3_tts_morph"
 

@@ -119,7 +119,7 @@ def read_facts(
 def _our_facts(server: Server, names: tuple[str, ...], status: ServerStatus) -> ServerFacts:
     fingerprint = status.fingerprint
     if fingerprint and status.sample_rate != SAMPLE_RATE:
-        fingerprint += f" {status.sample_rate} Hz"  # kept lines of two rates do not fit into one track
+        fingerprint += f" {status.sample_rate} Hz"  # cached lines of two rates do not fit into one track
     same = {name: value for name, value in vars(status).items() if name in ServerFacts.__dataclass_fields__}
     return ServerFacts(
         server,
