@@ -56,9 +56,11 @@ SCRIPTS = ("web", "serve/page")  # of the pages
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 # The product imports transformers for one thing, how a recogniser's words are compared, and tokenizers, whose version
 # goes with it. The rest is that upstream, with another transformers, still has our codes.
+PARITY = "test_parity::test_codes_equal_upstream"
 BY_TRANSFORMERS = (
-    *("test_parity::test_codes_equal_upstream", "model/test_modules", "checkpoint/test_fields"),
-    *("codec/test_complete::test_encoding_equals_upstream", "hearing/test_words"),
+    *(f"{PARITY}[tiny, bf16, greedy, eager]", f"{PARITY}[tiny-1.7B, fp32, filtered, eager]"),
+    *(f"{PARITY}[tiny-1.7B, bf16, sampled, sdpa]", "codec/test_complete::test_encoding_equals_upstream"),
+    *("model/test_modules", "checkpoint/test_fields", "hearing/test_words"),
     "model/test_tokens::test_ordinary_texts_have_upstreams_ids",
 )
 # All that compares with upstream: --all runs it on the oldest 5 too, --newest on the newest of all packages.
@@ -156,18 +158,12 @@ def check_package() -> list[Outcome]:
 
 
 def count_workers() -> int:
-    """Return the number of test processes: one per core that this process may use (``taskset`` limits them)."""
+    """Return the number of test processes: one per core that this process may use (``taskset`` limits them).
+
+    Each imports everything and starts servers of its own: 20 to 60 s of a processor. Steps beside them fill the cores.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_WORKERS)
-
-
-def count_busy_workers() -> int:
-    """Return the number of processes for tests that wait for servers and pages: a third keeps two cores busy.
-
-    Each may start servers, so more cores get no more processes than cores.
-    """
-    workers = count_workers()
-    return max(workers, 3) if workers > 1 else 1
 
 
 def count_gpu_workers(gpu_gb: float) -> int:
@@ -192,7 +188,7 @@ def test_unit(request: Request) -> Outcome:
         "--ignore=tests/comfy",
         f"--ignore={KERNELS}",
         *request.tier,
-        *spread(count_busy_workers()),
+        *spread(count_workers()),
     ]
     options += coverage if request.everything and not request.extra else []
     env = {"COVERAGE_FILE": str(ENVS / "coverage")}
@@ -250,7 +246,7 @@ def test_in_comfy(name: str, python: Path, env: dict[str, str], request: Request
     """Run the ComfyUI group; ``env`` names ComfyUI, the Python that runs it, and a frontend."""
     if request.install_browser:
         bring_chromium()
-    options = ["tests/comfy", *request.tier, *spread(count_busy_workers())]
+    options = ["tests/comfy", *request.tier, *spread(count_workers())]
     return run_pytest(Suite(name, python, options, env), request.extra)
 
 

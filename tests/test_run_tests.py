@@ -52,7 +52,7 @@ def test_the_default_run_has_every_group_and_no_slow_case(steps: Steps) -> None:
 def test_the_files_and_cases_of_transformers_5_exist() -> None:
     for path in runner.morph_files((*runner.ON_TRANSFORMERS_5, *runner.BY_TRANSFORMERS)):
         file, _, case = path.partition("::")
-        assert f"def {case}" in (runner.ROOT / file).read_text(encoding="utf-8")
+        assert f"def {case.partition('[')[0]}" in (runner.ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.fixture
