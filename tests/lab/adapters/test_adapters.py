@@ -37,7 +37,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny", "tiny", "base")
 
 
-@pytest.fixture(scope="module", params=["base", "custom_voice"])
+@pytest.fixture(scope="module", params=["base", pytest.param("custom_voice", marks=pytest.mark.slow)])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     path = write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny", "tiny", request.param)
     model = load_model(path, LoadOptions("fp32"))

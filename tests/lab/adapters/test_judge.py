@@ -1,56 +1,21 @@
-"""What the judges say of lines, as rows, and the page's table."""
+"""Rows of what the judges say of lines, and the page's table."""
 
 import json
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-import soundfile
 
 from lab.adapters.judge import (
     ALONE,
     OWN,
     RESULTS,
     JudgedRecording,
-    VoiceJudges,
     describe,
     describe_training,
     figures_of,
     row,
 )
 from lab.benchmarks.results import FOLDER
-from lab.judges.asr import compare
 from pack import ROOT
-
-RATE = 24000
-
-
-class Knows:
-    """Hears the words that were asked for less the last one, and speakers by the loudness of a recording."""
-
-    def judge(self, audio: np.ndarray, text: str) -> Any:
-        return compare(text, text.rpartition(" ")[0])
-
-    def embed(self, audio: np.ndarray) -> np.ndarray:
-        return np.array([1.0, 0.0]) if np.abs(audio).max() > 0.5 else np.array([0.0, 1.0])
-
-
-def judge_line(path: Path, others: dict[str, np.ndarray]) -> JudgedRecording:
-    loud, quiet, judge = np.array([1.0, 0.0]), np.array([0.0, 1.0]), Knows()
-    recordings = {"a": quiet, "b": loud}  # the line's own recording does not count
-    return VoiceJudges(judge, judge, recordings, others).judge_line(path, "one two three four")  # type: ignore[arg-type]
-
-
-def test_a_line_is_compared_with_the_other_recordings(tmp_path: Path) -> None:
-    time = np.arange(RATE) / RATE
-    soundfile.write(
-        tmp_path / "a.wav", 0.4 * sum(np.sin(240 * k * np.pi * time) / k for k in (1, 2, 3)), RATE
-    )
-    scores = judge_line(tmp_path / "a.wav", {"other": np.array([0.0, 1.0])})
-    assert (scores.similarity, scores.identified, scores.word_errors, scores.words) == (1.0, True, 1, 4)
-    assert scores.pitch_hz == pytest.approx(120, rel=0.02)
-    assert judge_line(tmp_path / "a.wav", {}).identified is None
 
 
 def test_a_row_has_figures_with_intervals_and_what_was_trained() -> None:

@@ -1,7 +1,7 @@
 """The table of the server: a dry run with both processes, and what the client hears."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,12 +10,11 @@ import pytest
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 
 import torch
-from aiohttp import web
 from safetensors.torch import load_file
 
 from lab.benchmarks import server, server_client
 from lab.benchmarks.server import figures_of, mark_short
-from lab.benchmarks.server_client import BYTES_PER_S, Answer, Answers, ask
+from lab.benchmarks.server_client import BYTES_PER_S, Answer
 from lab.benchmarks.server_process import HEAD, prepare_checkpoint
 from lab.random_checkpoint import write_checkpoint
 from tests.lab.benchmarks.test_tables import rows_of
@@ -60,53 +59,6 @@ def test_an_answer_with_fewer_bytes_than_its_frames_is_lost() -> None:
     assert figures["audible_p95_ms"] == pytest.approx(150)
     assert figures["health_p50_ms"] is None and figures["client_late_p95_ms"] == pytest.approx(1)
     assert figures["client_late_most_ms"] == pytest.approx(400)
-
-
-@pytest.fixture
-def heard() -> Iterator[Answers]:
-    """What the client hears of a server that answers well, in part, and not at all."""
-    yield asyncio.run(_ask_fake())
-
-
-async def _ask_fake() -> Answers:
-    app = web.Application()
-    app.add_routes([web.post("/v1/audio/speech", _speak), web.get("/health", _health)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    [port] = [address[1] for address in runner.addresses]
-    ways = ("well", "broken", "busy")
-    requests = [{"at": 0.01 * number, "body": {"way": way}} for number, way in enumerate(ways)]
-    answers = await ask({"address": f"http://127.0.0.1:{port}", "requests": requests})
-    await runner.cleanup()
-    return answers
-
-
-async def _health(_: web.Request) -> web.Response:
-    return web.Response()
-
-
-async def _speak(request: web.Request) -> web.StreamResponse:
-    way = (await request.json())["way"]
-    if way == "busy":
-        return web.Response(status=429, text="busy")
-    response = web.StreamResponse()
-    await response.prepare(request)
-    await response.write(SECOND)
-    if way == "broken":
-        assert request.transport is not None
-        request.transport.abort()
-    await response.write(SECOND)
-    return response
-
-
-def test_the_client_hears_ends_and_refusals(heard: Answers) -> None:
-    well, broken, busy = heard.lines
-    assert (well.error, well.size) == ("", 2 * BYTES_PER_S)
-    assert well.first_s is not None and 0 < well.first_s <= well.last_s and well.late_s >= 0
-    assert broken.error and busy.error == "429 busy" and busy.first_s is None
-    assert heard.health_s and heard.wall_s > 0
 
 
 def hear(monkeypatch: pytest.MonkeyPatch, *waits: float) -> Answer:

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.text.normalize import Normalizer
 
-from lab.judges.__main__ import Judges, judge_clip, summarise, table
 from lab.judges.asr import closest, compare, edit_distance, in_digits, in_words
-from lab.judges.clips import Clip
-from lab.judges.mos import Opinion
 from lab.judges.stats import mean, ratio
 
 
@@ -53,37 +50,3 @@ def test_intervals_cover_the_true_value_as_often_as_stated() -> None:
         held += figure.low <= 0.5 <= figure.high
     assert 180 <= held <= 199
     assert mean([0.0, 1.0] * 50) == mean([0.0, 1.0] * 50)
-
-
-class FakeJudge:
-    """Transcribes every clip as "hello there", embeds the first two samples, gives the same opinion."""
-
-    def embed(self, audio: np.ndarray) -> np.ndarray:
-        return audio[:2]
-
-    def judge(self, audio: np.ndarray) -> Opinion:
-        return Opinion(4.0, 3.0, 3.5, 3.0)
-
-    def nearest(self, audio: np.ndarray, spellings: tuple[str, ...]) -> object:
-        return min((compare(one, "hello there") for one in spellings), key=lambda one: one.word_errors)
-
-
-def test_every_judgement_of_a_clip_reaches_the_summary(tmp_path, monkeypatch) -> None:
-    audio = {"wavs": np.array([1.0, 0.0]), "originals": np.array([3.0, 4.0])}
-    monkeypatch.setattr(
-        "lab.judges.__main__.load_clip",
-        lambda path: audio["originals" if "originals" in path.parts else "wavs"],
-    )
-    fake = FakeJudge()
-    profiles = {"anna": np.array([1.0, 0.0]), "bert": np.array([0.0, 1.0])}
-    judges = Judges(fake, fake, fake, profiles)
-    clip = Clip("anna/1.wav", "anna", "hello you")
-    verdict = judge_clip(clip, tmp_path / "wavs", tmp_path / "originals", judges)
-    assert (verdict.identified_as, verdict.similarity_to_reference) == ("anna", 1.0)
-    assert verdict.similarity_to_original == pytest.approx(0.6)
-    figures = summarise([verdict])
-    assert figures["wer"].value == 0.5 and figures["identified"].value == 1.0
-    assert figures["similarity_to_original"].value == pytest.approx(0.6)
-    assert figures["distillmos"].value == 4.0 and "similarity_to_reference" in table(figures)
-    with pytest.raises(ValueError, match="'carl' has no folder in --references"):
-        judge_clip(Clip("carl/1.wav", "carl", "hello"), tmp_path, None, judges)

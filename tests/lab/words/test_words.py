@@ -1,6 +1,5 @@
 """The laboratory's measurements of word times and of the guard, on a tiny checkpoint that does not follow its text."""
 
-import argparse
 import dataclasses
 
 import numpy as np
@@ -19,7 +18,6 @@ from lab.words.__main__ import WordStudy, parse
 from lab.words.letters import Example, fit, speak_examples, write_table
 from lab.words.lines import GOOD, PARTS, WRONG, good_lines, read_part, wrong_lines
 from lab.words.record import Head, PlannedLine, TracedLine, record
-from lab.words.times import Errors, summarise_times, time_errors
 from lab.words.transcribed import TranscribedWord
 
 RATE, FRAMES = 24000, 9
@@ -60,22 +58,6 @@ def ask(voice: Voice, text: str = "Not a single minute, she said.") -> PlannedLi
     return PlannedLine(text, voice, 3, GenerateOptions(seq_groups=1))
 
 
-def spoken(tokens: list[int], text: str = "One two.", count: int = 3) -> TracedLine:
-    rows = np.full((len(tokens), count), 0.01, dtype=np.float32)
-    rows[np.arange(len(tokens)), tokens] = 0.9
-    codes = np.zeros((len(tokens), 16), dtype=np.int64)
-    return TracedLine(text, "preset a", 15, codes, rows, np.ones(len(tokens) * 1920, dtype=np.float32), "eos")
-
-
-class Words:
-    """A tokenizer with a token for each word and each full stop."""
-
-    def encode(self, text: str, add_special_tokens: bool) -> argparse.Namespace:
-        ends = [index for index, letter in enumerate(text) if letter in " ."] + [len(text)]
-        starts = [0, *ends[:-1]]
-        return argparse.Namespace(offsets=[one for one in zip(starts, ends, strict=True) if one[0] < one[1]])
-
-
 def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, tmp_path) -> None:
     [[path]] = record(model, [[ask(voices["x_vector"])]], HEAD, tmp_path)
     first = TracedLine.read(path)
@@ -86,23 +68,6 @@ def test_a_line_is_spoken_once_and_kept_with_what_its_head_sees(model, voices, t
     assert first.rows.shape == (len(first.codes), tokens) and first.voice == "x_vector one"
     assert len(first.waveform) == len(first.codes) * RATE * 0.08
     assert (first.rows.sum(1) <= 1.01).all() and model.attention != "eager"
-
-
-def test_times_are_compared_where_all_words_were_heard() -> None:
-    line = spoken([0, 0, 0, 1, 1, 2])
-    errors = time_errors(
-        [line, line], WhisperTranscriber("one two one two").transcribe(line.waveform, RATE), Words()
-    )
-    assert errors is not None and errors.without_time == 0
-    assert np.allclose(errors.starts, [0.1 - 0.24, 0.2 - 0.48, 0.3 - 0.72])
-    assert np.allclose(errors.ends, [0.2 - 0.4, 0.4 - 0.88])
-    assert time_errors([line], WhisperTranscriber("one too").transcribe(line.waveform, RATE), Words()) is None
-    figures = summarise_times([Errors(np.array([0.1, -0.3, 0.1]), np.array([0.05]), 1), None])
-    assert (figures["spoken"], figures["compared"], figures["words"], figures["without_time"]) == (2, 1, 3, 1)
-    assert (figures["lead_ms"], figures["median_ms"], figures["near_percent"]) == (100, 100, 66.67)
-    assert (figures["ends"], figures["end_late_ms"], figures["end_p95_ms"]) == (1, 50, 50)
-    with pytest.raises(ValueError, match="no line was heard"):
-        summarise_times([None])
 
 
 def test_development_and_held_out_lines_have_nothing_in_common(model, voices) -> None:
