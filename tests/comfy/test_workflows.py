@@ -316,18 +316,6 @@ def test_a_dialogue_becomes_files_a_track_and_matching_subtitles(server, convert
     check_dialogue(graph, run(server, graph), base_dir / "output")
 
 
-@pytest.mark.slow
-def test_a_whole_cast_speaks_its_lines_and_the_narrator_those_without_a_name(server, convert) -> None:
-    graph = convert(read_workflow("A whole cast in one node"))
-    result = run(server, graph)
-    script = only(graph, "MorphTTSRenderScript")
-    assert (
-        len(samples(result, after(graph, script, 0, "MorphTTSSaveSpeech"))) == 6
-    )  # five lines and the track
-    names = [clip["name"] for clip in result.outputs[script]["morph_clips"]]
-    assert names == ["NARRATOR", "CLARA", "BEN", "CLARA", "NARRATOR"]
-
-
 def test_processed_lines_are_normalized_and_joined(server, convert) -> None:
     graph = convert(read_workflow("Smooth and normalize"))
     result = run(server, graph)

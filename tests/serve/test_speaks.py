@@ -310,11 +310,6 @@ def test_pieces_are_joined_as_a_rendering_joins_them(ours: Way, load) -> None:
     assert live.report.pieces == wanted.report.pieces == 3
 
 
-def test_a_server_that_knows_no_pause_says_so(exchanges: Way) -> None:
-    with exchanges.open(1) as speaks, pytest.raises(ValueError, match=r"knows no \[pause\]: remove it"):
-        speaks.speak(exchanges.line("Well. [pause 1] Go."), exchanges.options())
-
-
 def test_a_line_that_is_cancelled_frees_its_row_and_others_go_on(way: Way) -> None:
     with way.open(2) as speaks:
         other = speaks.speak(way.line("Hello there."), way.options(4))

@@ -20,7 +20,6 @@ from tests.comfy.examples import (
     first_seed,
     read_old_workflow,
     read_workflow,
-    set_live_sound,
     set_widget,
 )
 
@@ -87,8 +86,6 @@ NAMES = """() => {
   window.app.api.addEventListener('morph.speech.words', ({detail}) => window.__told.push(detail))
 }"""
 TOLD = "() => window.__told"
-SHOWN_TEXT = """(kind) => window.app.graph.nodes.find((node) => node.type === kind)
-  .widgets.find((widget) => widget.name === 'shown_text').value"""
 # The names of the widgets of the nodes that speak.
 WIDGETS = """() => window.app.graph.nodes.filter((node) => node.type === 'MorphTTSGenerateSpeech')
   .map((node) => node.widgets.map((widget) => widget.name).filter((name) => !name.startsWith('$$')))"""
@@ -171,39 +168,6 @@ def test_a_script_is_heard_as_its_track_with_the_characters_names(page: ComfyPag
     tracks = [soundfile.read(path)[0] for path in page.server.base_dir.glob("output/**/*.flac")]
     assert any(np.array_equal(samples, track) for track in tracks), "the track is not what was heard"
     assert page.problems() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
-def test_lines_from_before_are_heard_in_their_place(page: ComfyPage) -> None:
-    page.load(read_workflow(DIALOGUE))
-    for last in ("Then let us walk.", "Then let us go home."):
-        page.page.evaluate("() => { window.__heard = [] }")
-        set_widget(page, SCRIPT, "script", f"CLARA: The rain has stopped.\n[pause 0.5]\nBEN: {last}")
-        set_widget(page, SCRIPT, "seed", page.seed + 18)
-        kind, data = page.run()
-        assert kind == "execution_success", data
-        wait_for_the_end(page)
-        samples, _, _ = heard(page)
-        tracks = [soundfile.read(path)[0] for path in page.server.base_dir.glob("output/**/*.flac")]
-        assert any(np.array_equal(samples, track) for track in tracks), "the track is not what was heard"
-    said = page.page.evaluate(SHOWN_TEXT, SCRIPT)
-    assert "1 of 2 lines reused from an earlier run." in said
-    assert page.problems() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", CLASSIC, indirect=True)
-def test_nothing_is_played_when_the_setting_is_off(page: ComfyPage) -> None:
-    set_live_sound(page, False)
-    try:
-        page.load(read_old_workflow(SPEAKERS))
-        set_widget(page, SPEECH, "seed", page.seed + 13)
-        kind, data = page.run()
-        assert kind == "execution_success", data
-        assert page.page.evaluate(HEARD) == [] and page.page.locator(".morph-live").count() == 0
-    finally:
-        set_live_sound(page, True)
 
 
 def speak_unheard(page: ComfyPage, seed: int) -> None:
@@ -381,20 +345,6 @@ def test_other_sites_get_nothing(speech_routes: str, who: str) -> None:
     assert ask(f"{speech_routes}?client=anyone", **headers) == status
     body = json.dumps({"client": "someone", "wanted": True}).encode()
     assert ask(f"{speech_routes}/listen", body, content_type="application/json", **headers) == status
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "status"),
-    [
-        (b"{}", "text/plain", 415),
-        (b"not json", "application/json", 400),
-        (b"[]", "application/json", 400),
-        (json.dumps({"client": "x" * 65, "wanted": True}).encode(), "application/json", 400),
-        (json.dumps({"client": "x", "wanted": 1}).encode(), "application/json", 400),
-    ],
-)
-def test_a_wish_that_cannot_be_read_is_refused(speech_routes, body, kind, status) -> None:
-    assert ask(f"{speech_routes}/listen", body, content_type=kind) == status
 
 
 def test_a_guessed_stream_is_not_found(speech_routes: str) -> None:

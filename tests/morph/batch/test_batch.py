@@ -352,20 +352,6 @@ def parked(endless, little_room) -> Line:
 PARKING = GenerateOptions(5, Sampling(max_new_tokens=OF_PIECE + 1), guard=False, retries=0, split_chars=60)
 
 
-def test_lines_that_have_begun_are_bounded(synthesizer, voice, parked) -> None:
-    """Beyond rows and those that may wait no line is taken, until a reader reads on or leaves."""
-    with Batch(synthesizer, 1, waiting=1) as service:
-        slow = []
-        for count in (1, 2):
-            slow.append(service.speak(parked, PARKING))
-            wait_until(lambda count=count: service.status.parked == count)
-        with pytest.raises(Busy):
-            service.speak(Line("Hello.", voice), SHORT)
-        heard(slow[0])
-        heard(service.speak(Line("Hello.", voice), SHORT))
-        heard(slow[1])
-
-
 def test_no_reader_waits_for_ever(synthesizer, parked) -> None:
     """However many others read nothing: an idle line needs no room to go on."""
     with Batch(synthesizer, 1, waiting=1) as service:

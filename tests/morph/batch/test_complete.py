@@ -10,7 +10,6 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec import offline as offline_module
 from qwen3_tts_morph.morph.batch.codec.offline import CodedPiece, OfflineCodec
-from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.model.finite import NotFinite
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
@@ -78,39 +77,6 @@ def wait_for_frames(batch: Batch) -> None:
     """Wait until the batch has taken all lines that it got: it does so before every frame."""
     before = batch.status.frames
     wait_until(lambda: batch.status.frames >= before + 2)
-
-
-def test_complete_lines_without_a_row_wait_and_are_as_many_as_may(synthesizer, voice: Voice) -> None:
-    with Batch(synthesizer, 1, waiting=2) as batch:
-        speeches = [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)]
-        wait_until(lambda: batch.status.speaking == 1)
-        speeches += [batch.speak(Line(ENDLESS, voice), LONG, COMPLETE) for _ in range(2)]
-        wait_for_frames(batch)  # they are the batch's by now, and count as waiting
-        assert batch.status.waiting == 2
-        assert batch.status.speaking == 1
-        with pytest.raises(Busy, match="2 lines wait already"):
-            batch.speak(Line("Hello.", voice), SHORT, COMPLETE)
-        for one in speeches:
-            one.cancel()
-
-
-def test_a_long_line_that_comes_later_does_not_pass_a_short_one(synthesizer, voice: Voice) -> None:
-    ended: list[str] = []
-
-    def speak(batch: Batch, name: str, text: str):
-        delivery = replace(COMPLETE, on_change=lambda: ended.append(name))
-        return batch.speak(Line(text, voice), SHORT, delivery)
-
-    with Batch(synthesizer, 1) as batch:
-        blocking = batch.speak(Line(ENDLESS, voice), LONG, COMPLETE)
-        wait_until(lambda: batch.status.speaking == 1)
-        speeches = []
-        for name, text in (("short", "Hello."), ("long", "Hello there, all of you. " * 4)):
-            speeches.append(speak(batch, name, text))
-            wait_for_frames(batch)
-        blocking.cancel()
-        assert all(one.result().report.frames for one in speeches)
-    assert ended == ["short", "long"]
 
 
 class Codes:
@@ -190,21 +156,6 @@ def codec(begun: list[Later]) -> OfflineCodec:
         return begun[-1]
 
     return OfflineCodec(begin)
-
-
-def test_frames_go_on_while_the_device_makes_samples(codec: OfflineCodec, begun: list[Later]) -> None:
-    pieces = [Codes(frames) for frames in range(1, 9)]
-    add(codec, pieces[0])
-    codec.start()
-    assert codec.is_decoding and codec.count == 0
-    assert codec.take() is None and codec.is_decoding, "it waits for nothing"
-    begun[0].made = 1
-    assert taken(codec) == pieces[:1] and not codec.is_decoding
-    add(codec, *pieces[1:])
-    codec.start()
-    begun[1].made = 2
-    assert taken(codec) == pieces[1:3] and codec.is_decoding, "others are still made"
-    assert taken(codec, wait=True) == pieces[3:] and not codec.is_decoding
 
 
 def test_who_hears_a_line_does_not_wait_for_samples_that_a_device_makes(

@@ -96,9 +96,3 @@ def test_a_forked_process_says_what_to_do_and_ends(ended) -> None:
 
 def test_a_program_may_end_while_a_service_speaks(ended) -> None:
     assert ended.stdout.split()[-1:] == ["speaks"] and ended.returncode == 0, ended.stderr
-
-
-@pytest.mark.slow
-def test_a_program_may_end_while_the_eager_engine_speaks(checkpoint) -> None:
-    done = run(BEGIN + END, checkpoint("tiny", "custom_voice"), "eager")
-    assert done.stdout.split() == ["speaks"] and done.returncode == 0, done.stderr

@@ -233,9 +233,6 @@ def long_line(voice, monkeypatch) -> Line:
     return Line("A line that takes a while.", voice, seed=11)
 
 
-# Errors
-
-
 # On a GPU
 
 

@@ -51,24 +51,3 @@ def test_a_share_that_is_met_exactly_is_cut_where_transformers_cuts_it(top_p):
         for token in range(4)
     ]
     assert sum(picked) == filter_logits(scores, settings).isfinite().sum() == 4 * top_p
-
-
-def test_token_frequencies_match_the_eager_samplers_probabilities():
-    """Chi squared against the filtered distribution, six standard deviations wide."""
-    rounds = 40000
-    for number, settings in enumerate(SETTINGS):
-        scores = logits("fp32", 1)
-        probabilities = (
-            filter_logits(scores, settings).softmax(-1)[0].double() if settings.do_sample else None
-        )
-        if probabilities is None:
-            continue
-        noise = gumbel_noise(line_keys([number]), torch.arange(rounds)[None], VOCAB)[0]
-        sampled = sample_static(
-            scores.expand(rounds, -1), tensors([settings]).take(torch.zeros(rounds).long()), noise
-        )
-        counts, kept = sampled.bincount(minlength=VOCAB).double(), probabilities * rounds >= 5
-        assert not counts[probabilities == 0].any()
-        free = max(1, int(kept.sum()) - 1)
-        chi = float(((counts - probabilities * rounds) ** 2 / (probabilities * rounds))[kept].sum())
-        assert chi < free + 6 * (2 * free) ** 0.5, settings

@@ -119,16 +119,6 @@ def test_both_engines_use_the_tail(trained, stock, monkeypatch, seq_groups, samp
     assert not torch.equal(first[seq_groups + 1 :], other[seq_groups + 1 :])
 
 
-@pytest.mark.parametrize("seq_groups", [15, 3])
-def test_other_settings_are_untouched(trained, stock, monkeypatch, seq_groups):
-    prompts = prompts_of(trained)
-    for lines in (graph_lines, lambda *args: eager_lines(*args, monkeypatch)):
-        assert_equal(
-            lines(trained, prompts, seq_groups, Sampling(), SEEDS),
-            lines(stock, prompts, seq_groups, Sampling(), SEEDS),
-        )
-
-
 @pytest.mark.parametrize("engine", [pytest.param("eager", marks=pytest.mark.slow), "graph"])
 def test_the_tail_can_be_left_out(folder, load, engine):
     model = load_model(folder, LoadOptions("fp32", "sdpa"))

@@ -37,16 +37,6 @@ def test_a_job_never_waits_for_another(name):
     wait_until(lambda: threads(name) == MOST_IDLE == pool.idle and not pool.working)
 
 
-def test_threads_end_with_what_started_them(name):
-    pool, gate = ThreadPool(name), threading.Event()
-    pool.start(lambda: None).join()
-    pool.start(gate.wait)
-    del pool
-    gc.collect()
-    gate.set()
-    wait_until(lambda: threads(name) == 0)
-
-
 def test_a_thread_keeps_nothing_of_its_last_job(name):
     class Large:
         pass

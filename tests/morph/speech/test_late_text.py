@@ -11,12 +11,10 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import outcome
 from qwen3_tts_morph.morph.speech.takes import Take
-from qwen3_tts_morph.morph.speech.text_reader import MOST_UNREAD, TextReader
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
@@ -310,15 +308,3 @@ def test_the_iterator_is_closed_when_the_speech_is_over(synthesizer, voice) -> N
     ended = threading.Event()
     report = spoken(synthesizer, as_tokens(closing(ended, endless()), voice))[2]
     assert ended.wait(PATIENCE) and 0 < report.frames <= 30 and report.ended != "failed"
-
-
-def test_text_is_not_read_far_ahead() -> None:
-    read: list[str] = []
-    reader = TextReader((read.append("x") or "X" * 998 + ". " for _ in range(100)), WakeUpEvent())
-    reader.start()
-    deadline = time.monotonic() + PATIENCE
-    while len(read) * 1000 <= MOST_UNREAD and time.monotonic() < deadline:
-        time.sleep(0.005)
-    time.sleep(0.05)
-    assert len(read) * 1000 <= MOST_UNREAD + 3000
-    reader.close()

@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.joined import limit_takes
-from qwen3_tts_morph.morph.speech.lines import Line, LineReport
+from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import Piece
 from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -58,14 +57,6 @@ def streamed(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> 
     return codes, samples, spoken.report
 
 
-def served(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> tuple:
-    with Batch(synthesizer, 1) as service:
-        utterance = service.speak(line, options)
-        codes, samples = joined(list(utterance))
-        report: LineReport = utterance.report
-    return codes, samples, report
-
-
 @pytest.mark.parametrize(
     "frames",
     [
@@ -82,18 +73,15 @@ def test_a_line_ends_at_its_limit_in_the_codes_that_it_has_without_one(synthesiz
     assert rendered.report.frames == count and rendered.report.ended == "cap"
     assert rendered.report.takes == 1 and rendered.spans[-1].end <= len(rendered.waveform)
     late = replace(line, text=iter([THREE, " [pause 0.5]"]))
-    for made in (streamed(synthesizer, line, options), served(synthesizer, line, options)):
-        assert torch.equal(made[0], codes[:count])
-        assert len(made[1]) == len(rendered.waveform)
-        assert signal_to_noise(rendered.waveform, made[1]) > FLOAT32_DB
-        assert (made[2].frames, made[2].ended) == (count, "cap")
+    made = streamed(synthesizer, line, options)
+    assert torch.equal(made[0], codes[:count])
+    assert len(made[1]) == len(rendered.waveform)
+    assert signal_to_noise(rendered.waveform, made[1]) > FLOAT32_DB
+    assert (made[2].frames, made[2].ended) == (count, "cap")
     if frames > 3 * PIECE:
         assert len(rendered.waveform) == len(samples)
-    for made in (
-        streamed(synthesizer, late, options),
-        served(synthesizer, replace(late, text=iter([THREE])), options),
-    ):
-        assert torch.equal(made[0], codes[:count]) and made[2].ended == "cap"
+    made = streamed(synthesizer, late, options)
+    assert torch.equal(made[0], codes[:count]) and made[2].ended == "cap"
 
 
 def test_each_line_has_a_limit_of_its_own(synthesizer, line) -> None:
@@ -141,5 +129,5 @@ def test_text_behind_the_limit_is_not_waited_for(synthesizer, line) -> None:
         while True:
             yield " And this is another sentence."
 
-    made = served(synthesizer, replace(line, text=parts()), limited(PIECE + 4))
+    made = streamed(synthesizer, replace(line, text=parts()), limited(PIECE + 4))
     assert made[2].frames == PIECE + 4 and made[2].ended == "cap"

@@ -28,7 +28,6 @@ ANNA = Voice("x_vector", "0b6", "Anna", torch.arange(8) / 8)
 BOB = Voice("icl", "1b7", "Bob", torch.ones(8), torch.zeros(25, 16, dtype=torch.int64), "Good morning.")
 RYAN = Voice("preset", "1b7", "ryan", speaker="ryan", instruct="whispering")
 OLD = Voice("design", "1b7", "designed voice", instruct="an old man")
-OUTSIDE = ["../secret", "..", "", "/etc/passwd", "C:\\x", "a/b", "anna", None, 3, "x" * 300]
 
 
 @pytest.fixture
@@ -117,19 +116,6 @@ def test_a_new_name_cannot_leave_the_folder(library: VoiceLibrary, new: str) -> 
     with pytest.raises(ValueError, match="name"):
         library.rename("Anna", new)
     assert list(library.voices()) == ["Anna", "Bob", "Ryan"]
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_only_names_of_the_listing_reach_a_file(library: VoiceLibrary, name: str, tmp_path: Path) -> None:
-    for act in (
-        library.load,
-        library.delete,
-        lambda one: library.rename(one, "new"),
-        lambda one: library.describe(one, "x"),
-    ):
-        with pytest.raises(ValueError, match="is not in the library: choose one of Anna, Bob, Ryan"):
-            act(name)
-    assert (tmp_path / "secret.safetensors").exists() and len(library.files()) == 4
 
 
 def test_a_voice_is_deleted(library: VoiceLibrary) -> None:

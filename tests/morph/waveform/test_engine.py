@@ -5,7 +5,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
-from qwen3_tts_morph.morph.codec.packing import choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from qwen3_tts_morph.morph.codec.packing import row_sizes
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.runtime.capture import CaptureStream
@@ -226,37 +226,12 @@ def test_nothing_to_decode(model):
     assert [len(wave) for wave in take_all(engine.begin_waveforms([random_codes(model, 0)]))] == [0]
 
 
-def test_rows_waste_little():
-    lengths = [125] * 64 + [300] * 10 + [3, 17, 700]
-    chunks = list(cut_chunks(lengths))
-    assert sum(chunk.frames for chunk in chunks) == sum(lengths)
-    sizes = row_sizes(72, 1152)
-    rows = pack_rows(chunks, sizes[-1], gap=3)
-    assert sorted((p.chunk.line, p.chunk.start) for row in rows for p in row) == sorted(
-        (chunk.line, chunk.start) for chunk in chunks
-    )
-    computed = sum(choose_size(row, sizes) for row in rows)
-    assert sum(chunk.length for chunk in chunks) / computed > 0.9
-
-
-def test_a_plan_keeps_gaps_between_chunks():
-    lines = [torch.full((5, 16), 7), torch.full((2, 16), 9)]
-    row = pack_rows(list(cut_chunks([5, 2])), 24, gap=3)[0]
-    plan = write_plan(row, lines, 24)
-    assert plan[:, -1].tolist() == [-1] * 3 + [3] * 5 + [-1] * 3 + [11] * 2 + [-1] * 11
-    assert plan[:, 0].tolist() == [0] * 3 + [7] * 5 + [0] * 3 + [9] * 2 + [0] * 11
-
-
 @pytest.mark.parametrize("window", [1, 5, 16, 71, 72, 100, 250, 1000, 5000])
 def test_rows_for_any_window_fit_a_chunk_and_are_multiples_of_a_block(window):
     """The demo voice's window is 16, the published codec's 72."""
     sizes = row_sizes(window, 1152)
     assert sizes == sorted(set(sizes)) and 350 <= sizes[-1] <= 1152
     assert all(size < window or size % window == 0 for size in sizes)
-
-
-def test_rows_of_the_published_window_are_these():
-    assert row_sizes(72, 1152) == [24, 36, 72, 144, 216, 288, 360, 504, 648, 792, 936, 1152]
 
 
 @pytest.mark.gpu

@@ -204,30 +204,6 @@ HOST = "127.0.0.1:8188"
 
 
 @pytest.mark.parametrize(
-    ("headers", "allowed"),
-    [
-        ({"Host": HOST}, True),
-        (
-            {"Host": "localhost:8188", "Origin": "http://localhost:8188", "Sec-Fetch-Site": "same-origin"},
-            True,
-        ),
-        ({"Host": "[::1]:8188", "Origin": "http://[::1]:8188"}, True),
-        ({"Host": "192.168.1.7:8188", "Origin": "http://192.168.1.7:8188"}, True),
-        ({"Host": "studio.example", "Origin": "https://studio.example"}, True),
-        ({"Host": HOST, "Origin": "null"}, False),
-        ({"Host": HOST, "Origin": "http://evil.example"}, False),
-        ({"Host": "192.168.1.7:8188", "Origin": "http://evil.example"}, False),
-        ({"Host": "evil.example:8188", "Origin": "http://evil.example:8188"}, False),
-        ({"Host": HOST, "Sec-Fetch-Site": "cross-site"}, False),
-        ({"Host": "[:8188"}, False),
-        ({}, False),
-    ],
-)
-def test_only_the_page_itself_may_ask(headers: dict[str, str], allowed: bool) -> None:
-    assert (request_checks.why_refused(headers, ["studio.example"]) is None) == allowed
-
-
-@pytest.mark.parametrize(
     ("cors", "origin", "allowed"),
     [
         ("*", "http://a.example", True),

@@ -82,6 +82,8 @@ def test_a_websocket_may_send_the_key_in_its_first_message(keyed: Client, waits:
         ({"host": "localhost:8765"}, 200),
         ({"host": "[::1]:8765"}, 200),
         ({"host": "studio.example"}, 200),
+        ({"host": "192.168.1.7:8765", "origin": "http://192.168.1.7:8765"}, 200),
+        ({"host": "192.168.1.7:8765", "origin": "http://evil.example"}, 403),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://["}, 403),

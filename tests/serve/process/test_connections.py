@@ -111,17 +111,6 @@ def test_a_websocket_is_not_closed(watched) -> None:
         assert json.loads(channel.recv(PATIENCE))["type"] == "audio.start"
 
 
-def test_the_server_has_this_protocol(monkeypatch) -> None:
-    import uvicorn
-
-    made = []
-    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
-    monkeypatch.setattr(server, "make_app", lambda _: None)
-    monkeypatch.setattr(uvicorn.Server, "run", lambda self, _: made.append(self.config))
-    server.run_server(ServerOptions(port=0, limits=Limits(idle_seconds=7)))
-    assert made[0].http.idle_seconds == 7
-
-
 def asking(url: str, body: dict) -> bytes:
     content, host = json.dumps(body).encode(), urlsplit(url).netloc
     head = f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
@@ -201,8 +190,8 @@ def test_the_rows_count_among_the_connections_that_are_taken(rows, device, conne
     monkeypatch.setattr(server, "make_app", lambda _: None)
     monkeypatch.setattr("qwen3_tts_morph.serve.terminal.engine.choose_device", lambda _: device)
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, _: made.append(self.config))
-    server.run_server(ServerOptions(port=0, rows=rows, waiting=10))
-    assert made[0].http.most == connections
+    server.run_server(ServerOptions(port=0, rows=rows, waiting=10, limits=Limits(idle_seconds=7)))
+    assert (made[0].http.most, made[0].http.idle_seconds) == (connections, 7)
     assert made[0].backlog <= server.BACKLOG
 
 

@@ -264,14 +264,6 @@ def test_a_plain_server_takes_the_names_of_its_voices() -> None:
     assert set(bodies[0]) == {"input", "voice", "model", "response_format", "stream", "stream_format"}
 
 
-def test_a_page_that_is_no_speech_server() -> None:
-    with (
-        listening(Starlette()) as url,
-        pytest.raises(ConnectionError, match=r"server web .* is no speech server"),
-    ):
-        ask_server(Server("web", url))
-
-
 def test_redirects_are_not_followed() -> None:
     """A server may not send this computer elsewhere."""
     with serving(lambda _: Response(status_code=307, headers={"Location": "http://127.0.0.1:9/"})) as (

@@ -210,38 +210,6 @@ def test_short_lines_that_come_where_all_others_begin_a_chunk_never_run_dry(monk
     assert max(line.dry_s for line in heard) == 0
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        [(0, 150)] * 64,
-        [(3 * number, 200) for number in range(64)],
-        [(0, 420)] * 40 + [(begins, 12) for begins in range(280, 400, 15)],
-    ],
-    ids=["at once", "one after another", "chunks of the codec"],
-)
-@pytest.mark.parametrize("frame_s", [0.0045, 0.03])
-def test_lines_rest_until_something_of_them_is_due(monkeypatch, plan, frame_s):
-    """The codec's steps are those of a look at every line in every turn, and there are far fewer looks."""
-    looks, original = [0], LineChunks.due
-
-    def due(chunks: LineChunks, *given, **options):
-        looks[-1] += 1
-        return original(chunks, *given, **options)
-
-    monkeypatch.setattr(LineChunks, "due", due)
-    device = Device(frame_s, 0.00045)
-    heard = speak(monkeypatch, device, plan)
-    looks.append(0)
-    monkeypatch.setattr(CodecSteps, "_rest", lambda *_: None)
-    restless = Device(frame_s, 0.00045)
-    same = speak(monkeypatch, restless, plan)
-    assert device.steps == restless.steps
-    assert [[part.size for part in line.samples] for line in heard] == [
-        [part.size for part in line.samples] for line in same
-    ]
-    assert looks[0] < looks[1] / 2
-
-
 def test_few_lines_have_the_sizes_asked_for(monkeypatch):
     device = Device(0.002, 0.0005)
     heard = speak(monkeypatch, device, [(0, 40)] * FEW)
