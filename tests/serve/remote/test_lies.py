@@ -40,7 +40,7 @@ STATUS = {
     "most_lines": 4,
     "fields": ["event_interval"],
 }
-REPORT = {"frames": 1, "ended": "eos", "pieces": 1, "spoken": "", "notes": [], "kind": ["an engine"]}
+REPORT = {"frames": 1, "ended": "eos", "pieces": 1, "spoken": "", "notes": [], "made_by": ["an engine"]}
 ONCE = GenerateOptions(retries=0)
 EXACT = GenerateOptions(15, retries=0)
 ESCAPES = "\x1b[2J\x1b]0;title\x07 \u202egnorw\u2066 \x9b31m\ud800"
@@ -137,7 +137,7 @@ def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
     [one] = render(ask_server(server), ONCE, [LINE])
     assert (one.report.ended, one.report.frames, one.engine) == ("eos", 1, "an engine")
     liar.speak = lambda: stream(
-        [delta(), done(notes=[f"a{ESCAPES}note"], kind=[ESCAPES], spoken=f"{ESCAPES}.")]
+        [delta(), done(notes=[f"a{ESCAPES}note"], made_by=[ESCAPES], spoken=f"{ESCAPES}.")]
     )
     [one] = render(ask_server(server), ONCE, [LINE])
     assert one.report.notes == ("a [2J ]0;title gnorw 31m note",)
@@ -167,7 +167,7 @@ def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
         ([delta(), done(ended={"how": "well"})], "report.ended is {'how': 'well'}"),
         ([delta(), done(ended="dreaming")], "ended is 'dreaming': choose one of"),
         ([delta(), done(notes=[5])], "report.notes.0 is 5"),
-        ([delta(), done(kind="an engine")], "report.kind is 'an engine'"),
+        ([delta(), done(made_by="an engine")], "report.made_by is 'an engine'"),
         ([delta(), done(spoken=["Hello"])], "spoken is"),
         ([delta(), done(frames=float("nan"))], "frames is nan"),
         ([delta(), done(frames=True)], "frames is True"),

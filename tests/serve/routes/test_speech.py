@@ -105,7 +105,7 @@ def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
     report = events[-1][1]["report"]
     assert report["frames"] == usage["output_tokens"] and report["seconds"] * 48000 == len(sound)
-    assert "SEQ_GROUPS 5" in report["kind"][0] and "engine" in report["kind"][1]
+    assert "SEQ_GROUPS 5" in report["made_by"][0] and "engine" in report["made_by"][1]
 
 
 def test_events_wait_for_each_other_where_that_is_asked_for(client: Client) -> None:
@@ -188,7 +188,7 @@ def test_our_own_fields_reach_the_engine(client: Client) -> None:
 )
 def test_how_it_was_made_is_told(client: Client, field, words: str) -> None:
     answer = client.post(asked(response_format="pcm", stream_format="sse", **field))
-    assert words in events_of(answer.content)[-1][1]["report"]["kind"][0]
+    assert words in events_of(answer.content)[-1][1]["report"]["made_by"][0]
     assert answer.headers.get("x-speech-ignored") == ("decoding, continuity" if "decoding" in field else None)
 
 
