@@ -149,15 +149,6 @@ def begun() -> list[Later]:
     return []
 
 
-@pytest.fixture
-def codec(begun: list[Later]) -> OfflineCodec:
-    def begin(codes, _):
-        begun.append(Later(codes))
-        return begun[-1]
-
-    return OfflineCodec(begin)
-
-
 def test_who_hears_a_line_does_not_wait_for_samples_that_a_device_makes(
     synthesizer, voice: Voice, monkeypatch, begun: list[Later]
 ) -> None:
