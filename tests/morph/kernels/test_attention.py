@@ -114,7 +114,7 @@ def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
             {f"{lines} lines": lines for lines in (1, 2, 3, 5)},
             DTYPES,
         ),
-        3,
+        5,
     ),
 )
 def test_a_frames_positions(device, positions, lines, dtype):
@@ -139,7 +139,7 @@ def test_a_frames_positions(device, positions, lines, dtype):
             },
             DTYPES,
         ),
-        4,
+        6,
     ),
 )
 def test_one_long_line(device, position, plan, dtype):
