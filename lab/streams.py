@@ -154,9 +154,9 @@ class SpeechStream:
         while not self._is_closed:
             while self._order:
                 index = self._order.popleft()
-                if self._speeches[index].has_chunk and (chunk := self.next_of(index)) is not None:
+                if self._speeches[index].unread and (chunk := self.next_of(index)) is not None:
                     return chunk
-            if all(speech.ended and not speech.has_chunk for speech in self._speeches):
+            if all(speech.ended and not speech.unread for speech in self._speeches):
                 self._batch.close()
                 for speech in self._speeches:
                     speech.check()

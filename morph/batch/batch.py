@@ -31,10 +31,10 @@ from ..synthesizer import Synthesizer
 from ..words.timing import WordTime
 from .fitting import most_rows
 from .key import common_key, line_key
-from .loop import LINGER_S, Loop, Settings
+from .loop import LINGER_S, Loop
 from .scheduler import Scheduler
 from .speech import Delivery, Speech
-from .utterance import Status, Utterance
+from .utterance import Status
 
 ROWS = 8
 WAITING = 64
@@ -44,7 +44,7 @@ B = TypeVar("B", bound="Backend")
 
 @dataclass(frozen=True)
 class BatchStatus:
-    """What a batch does now, in lines."""
+    """The load of a batch, in lines."""
 
     rows: int
     speaking: int
@@ -67,7 +67,7 @@ class SynthesizerChecks:
 
 
 class Backend(SynthesizerChecks):
-    """What a batch and a fleet have in common: they speak lines with one model, on the devices of ``loops``."""
+    """A batch or a fleet: speaks lines with one model, on the devices of ``loops``."""
 
     def __init__(self, synthesizer: Synthesizer, loops: Sequence[Loop], rows: int):
         super().__init__(synthesizer)
@@ -102,15 +102,11 @@ class Backend(SynthesizerChecks):
         return describe(self.synthesizer.model, spoken, options, elapsed_s)
 
     @property
-    def _utterances(self) -> Sequence[Utterance]:
-        return [one for loop in self._loops for one in loop.utterances]
-
-    @property
     def status(self) -> BatchStatus:
         """The sum over all devices; a frame takes as long as on the slowest."""
-        utterances, loops = self._utterances, self._loops
+        loops, utterances = self._loops, self._loops[0].scheduler.utterances
         counts = Counter(one.status for one in utterances)
-        parked = sum(one.status is Status.IDLE and one.is_open for one in utterances)
+        parked = sum(one.status is Status.IDLE and one.take > 0 for one in utterances)
         return BatchStatus(
             self.rows,
             min(self.rows, counts[Status.RUNNING] + counts[Status.DRAINING]),
@@ -152,8 +148,7 @@ class Batch(Backend):
             )
         rows = rows or most_rows(synthesizer.model)
         self.most_waiting, self.ahead = math.inf if waiting is None else waiting, ahead
-        scheduler = Scheduler[Utterance]([rows], self.most_waiting)
-        self.loop = Loop(synthesizer, Settings(rows, linger_s, ahead), scheduler)
+        self.loop = Loop(synthesizer, Scheduler([rows], self.most_waiting), rows, linger_s, ahead)
         super().__init__(synthesizer, [self.loop], rows)
         self._job = synthesizer.engine.threads.start(self.loop.run)
         # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.

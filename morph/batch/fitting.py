@@ -37,9 +37,6 @@ def needed_rows(model: Model, lines: Iterable[Utterance]) -> int:
     """Return how many rows these lines can use: an offline line can use one for each piece."""
     rows = 0
     for one in lines:
-        text, options = one.speech.line.text, one.speech.options
-        if one.is_streamed or not isinstance(text, str) or not (limit := piece_limit(model, options)):
-            rows += 1
-        else:
-            rows += max(1, -(-len(text) // limit))
+        limit = 0 if one.speech.is_streamed else piece_limit(model, one.speech.options)
+        rows += max(1, -(-len(one.text.text) // limit)) if limit else 1
     return rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -12,7 +11,6 @@ from ..options import GenerateOptions
 from ..speech.lines import Line
 from .batch import Backend, Batch
 from .scheduler import Scheduler
-from .utterance import Utterance
 
 
 class Fleet(Backend):
@@ -26,11 +24,11 @@ class Fleet(Backend):
         check_alike(batches)
         self._batches, rows = batches, [batch.rows for batch in batches]
         super().__init__(batches[0].synthesizer, [batch.loop for batch in batches], sum(rows))
-        self._scheduler = Scheduler[Utterance](rows, sum(batch.most_waiting for batch in batches))
         if len(batches) > 1:
+            scheduler = Scheduler(rows, sum(batch.most_waiting for batch in batches))
             inboxes, names = [loop.inbox for loop in self._loops], name_devices(batches)
             for device, loop in enumerate(self._loops):
-                loop.join(self._scheduler, inboxes, names, device)
+                loop.join(scheduler, inboxes, names, device)
         # Devices limit it while they speak; if they overlap, the last to end would decide for later threads.
         self._threads = torch.get_num_threads()
 
@@ -40,10 +38,6 @@ class Fleet(Backend):
         if None in keys or len(keys) == 1:
             return next(iter(keys))
         return hashlib.sha256("".join(sorted(map(str, keys))).encode()).hexdigest()
-
-    @property
-    def _utterances(self) -> Sequence[Utterance]:
-        return self._scheduler.utterances if len(self._batches) > 1 else super()._utterances
 
     def close(self) -> None:
         for loop in self._loops:
@@ -55,13 +49,9 @@ class Fleet(Backend):
 
 def name_devices(batches: Sequence[Batch]) -> list[str]:
     """Return the name of each batch's device: "cuda:0"; a second batch on it is "cuda:0 (2)"."""
-    seen: Counter[str] = Counter()
-    names = []
-    for batch in batches:
-        name = str(batch.synthesizer.model.device)
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return names
+    names = [str(batch.synthesizer.model.device) for batch in batches]
+    before = [names[:number].count(name) for number, name in enumerate(names)]
+    return [f"{name} ({count + 1})" if count else name for name, count in zip(names, before, strict=True)]
 
 
 def check_alike(batches: Sequence[Batch]) -> None:

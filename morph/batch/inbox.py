@@ -1,4 +1,4 @@
-"""What other threads tell the thread of a batch: utterances that have changed, other model work, and the end."""
+"""The messages to a batch's thread: utterances that have changed, other model work, and the end."""
 
 from __future__ import annotations
 
@@ -15,26 +15,22 @@ class BatchClosed(Exception):
     """The batch is closed."""
 
 
-class Inbox:
+class Inbox(WakeUpEvent):
     """Any thread posts, without a lock: even the garbage collector. One thread reads."""
 
     def __init__(self) -> None:
-        self._wake_up = WakeUpEvent()
+        super().__init__()
         self.changed = deque[Any]()  # weak references to utterances
         self._work = deque[tuple[Future[Any], Callable[[], Any]]]()
         self.is_closed = False
 
     def post(self, changed: Any) -> None:
         self.changed.append(changed)
-        self._wake_up.set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for news; return False if none came within ``timeout`` seconds."""
-        return self._wake_up.wait(timeout)
+        self.set()
 
     def close(self) -> None:
         self.is_closed = True
-        self._wake_up.set()
+        self.set()
 
     def check_open(self) -> None:
         if self.is_closed:
@@ -44,7 +40,7 @@ class Inbox:
         """Queue model work. Cancel the future to withdraw work that has not begun."""
         future = Future[Any]()
         self._work.append((future, work))
-        self._wake_up.set()
+        self.set()
         return future
 
     @property
@@ -72,13 +68,17 @@ class Inbox:
 
 
 class Signal:
-    """Posts that one utterance has changed: to its device, or to all while it has none.
+    """Posts that the utterance of a line has changed: to its device, or to all while it has none.
 
     Its weak reference makes no cycle with what holds the signal.
     """
 
-    def __init__(self, inboxes: Sequence[Inbox], utterance: Any):
-        self._inboxes, self._utterance = inboxes, weakref.ref(utterance)
+    def __init__(self, inboxes: Sequence[Inbox]):
+        self._inboxes = inboxes
+
+    def attach(self, utterance: Any) -> None:
+        """Post this utterance from now on."""
+        self._utterance = weakref.ref(utterance)
 
     def set(self) -> None:
         if (one := self._utterance()) is None:

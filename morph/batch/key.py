@@ -20,9 +20,9 @@ from ..synthesizer import Synthesizer
 from ..tested import installed
 from ..voice.file import voice_digest
 
-# Raise it when the same line sounds otherwise, also after a change of the demo voice: all lines are made again.
+# Raise it when the same line sounds otherwise, also after a change of the demo voice: no cached line is used any more.
 SOUND_VERSION = 1
-# Raise it when texts are written out otherwise: only lines of checkpoints that need that are made again.
+# Raise it when texts are written out otherwise: only lines of checkpoints that need that are affected.
 TEXT_VERSION = 1
 # Settings that are not in the key. The key has the effects of ``split_chars`` and ``normalize``, ``batch_size`` only
 # changes rounding, as fallbacks of the engine do, and ``retries`` are stored with a line (``kept/cache.py``).

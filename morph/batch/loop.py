@@ -6,21 +6,22 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import torch
 
 from ..decode.loop import Decoding, Suspended
 from ..decode.request import Group, LineRequest
-from ..decode.rows import NOTHING_AHEAD, Ahead, RowPlan
+from ..decode.rows import Ahead, RowPlan
 from ..engine import Choice
 from ..model.finite import NotFinite
 from ..options import FRAME_RATE, GenerateOptions
 from ..runtime.collector import frozen_objects
-from ..speech.lines import Line, Spoken, say_why
+from ..speech.lines import Line, say_why
 from ..speech.pieces import Piece
 from ..synthesizer import Synthesizer
 from .codec.line_chunks import LineChunks, Output
@@ -28,8 +29,8 @@ from .codec.offline import CodedPiece, OfflineCodec
 from .codec.pacing import Speed
 from .codec.steps import FEW, CodecSteps
 from .fitting import needed_rows
-from .inbox import BatchClosed, Inbox
-from .scheduler import Busy, Scheduler
+from .inbox import BatchClosed, Inbox, Signal
+from .scheduler import SPREAD_S, Scheduler
 from .speech import Delivery, Outcome, Speech
 from .utterance import Shared, Status, Utterance
 
@@ -51,35 +52,22 @@ GATHER_S, GATHER_LIST_S = 0.05, 0.5
 PLANNED_S, PLANNED_SHARE = 0.15, 0.1
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How a batch runs.
-
-    ``linger_s``: how long an empty batch waits for another line, holding the model. None: it does not wait,
-    and has no more rows than its first lines need; later ones wait for one of these.
-    """
-
-    rows: int
-    linger_s: float | None = LINGER_S
-    ahead: Ahead = NOTHING_AHEAD
-
-
-@dataclass(frozen=True)
-class _Entering:
-    utterance: Utterance
-    piece: Piece
-    request: LineRequest
+T = TypeVar("T")
+Entering = tuple[Utterance, Piece, LineRequest]
 
 
 class Loop:
     """Decodes the utterances that the scheduler gives a device. Other threads only post to ``inbox``.
 
     It holds the model during a session, which lasts while there are utterances. ``_active``: the utterances that have a
-    row or lack samples.
+    row or lack samples. ``linger_s`` and ``ahead``: see ``Batch``.
     """
 
-    def __init__(self, synthesizer: Synthesizer, settings: Settings, scheduler: Scheduler[Utterance]):
-        self._synthesizer, self._settings, self._rows = synthesizer, settings, settings.rows
+    def __init__(
+        self, synthesizer: Synthesizer, scheduler: Scheduler, rows: int, linger_s: float | None, ahead: Ahead
+    ):
+        self._synthesizer, self._most_rows, self._rows = synthesizer, rows, rows
+        self._linger_s, self._is_list, self._ahead = linger_s or 0.0, linger_s is None, ahead
         self.inbox = Inbox()
         self.join(scheduler, [self.inbox], [""], 0)
         self.waits_for_model = False
@@ -89,16 +77,14 @@ class Loop:
         self._streamed: list[LineChunks] = []  # of the streamed ones of them
         self._late: list[Utterance] = []  # those whose text is written into their rows as it comes
         self._by_row: dict[int, Utterance] = {}
-        self._exchange_at = 0.0
+        self._admit_at = self._exchange_at = 0.0
         self._planned_at, self._planned_s = 0.0, PLANNED_S
         self._groups = Counter[Group]()  # of the rows
         self._prompts: deque[Piece] = deque()  # of queued pieces, to be made while the device is busy
 
-    def join(
-        self, scheduler: Scheduler[Utterance], inboxes: Sequence[Inbox], names: Sequence[str], device: int
-    ) -> None:
+    def join(self, scheduler: Scheduler, inboxes: Sequence[Inbox], names: Sequence[str], device: int) -> None:
         """Take utterances from this scheduler, as one of these devices; before there are any."""
-        self._scheduler, self.inboxes, self._names, self._device = scheduler, inboxes, names, device
+        self.scheduler, self._inboxes, self._names, self._device = scheduler, inboxes, names, device
         self.name = names[device]
 
     def submit(
@@ -106,7 +92,7 @@ class Loop:
         lines: Sequence[Line],
         options: GenerateOptions,
         deliveries: Sequence[Delivery],
-        is_anywhere: bool = False,
+        is_anywhere: bool,
     ) -> list[Speech]:
         """Queue checked lines, from any thread, for this device or for any of them; all or none.
 
@@ -114,36 +100,21 @@ class Loop:
         """
         if self.inbox.is_closed:
             raise BatchClosed("the batch is closed: create another")
-        rate = self._synthesizer.model.sample_rate
-        speeches = [Speech(line, options, how) for line, how in zip(lines, deliveries, strict=True)]
-        utterances = [Utterance(one, rate, self.inboxes) for one in speeches]
-        for one in utterances:
+        utterances = list[Utterance]()
+        for line, how in zip(lines, deliveries, strict=True):
+            signal = Signal(self._inboxes)
+            speech = Speech(line, options, how, signal)
+            one = Utterance(speech, signal, self._synthesizer.model.sample_rate)
             one.device = -1 if is_anywhere else self._device
-        try:
-            self._scheduler.submit(utterances, time.perf_counter())
-        except Busy:
-            self._forget_cancelled()
-            self._scheduler.submit(utterances, time.perf_counter())
+            utterances.append(one)
+        self.scheduler.submit(utterances, time.perf_counter())
         for one in utterances:
             # After ``submit``: the text of a refused line stays unread.
             one.read()
             one.signal.set()
         if self.inbox.is_closed:  # meanwhile: nothing may look at them any more
             self.end()
-        return speeches
-
-    def _forget_cancelled(self) -> None:
-        """Make room in the queue; events end these lines."""
-        for one in self._scheduler.utterances:
-            if one.speech.is_cancelled and not one.rows:
-                self._scheduler.remove(one)
-                for inbox in self.inboxes:
-                    inbox.post(lambda one=one: one)  # nothing else refers to it
-
-    @property
-    def utterances(self) -> list[Utterance]:
-        """Those of this device."""
-        return [one for one in self._scheduler.utterances if one.device == self._device]
+        return [one.speech for one in utterances]
 
     # Sessions
 
@@ -159,9 +130,9 @@ class Loop:
 
     def _next(self) -> None:
         self._handle(has_model=False)
-        offers = self._scheduler.offers(self._device, time.perf_counter())
+        offers = self.scheduler.offers(self._device, time.perf_counter())
         if not (offers or self.inbox.has_work):
-            self.inbox.wait(EXCHANGE_S if self._scheduler.wanted else None)
+            self.inbox.wait(EXCHANGE_S if self.scheduler.wanted else None)
             return
         try:
             with self._model():
@@ -195,62 +166,32 @@ class Loop:
     def end(self) -> None:
         """Close: end all utterances, and refuse other work."""
         self.inbox.close()
-        are_closed = all(inbox.is_closed for inbox in self.inboxes)
-        changed = [one for ref in list(self.inbox.changed) if (one := ref()) is not None]
-        for one in {*self._scheduler.utterances, *changed}:
+        are_closed = all(inbox.is_closed for inbox in self._inboxes)
+        for one in self.scheduler.utterances:
             is_own = one.device == self._device or (one.device < 0 and are_closed)
             if is_own and one.status is not Status.DONE:
-                said = (
-                    "before this line was spoken"
-                    if one.status is Status.QUEUED
-                    else "while it spoke this line"
-                )
+                is_queued = one.status is Status.QUEUED
+                said = "before this line was spoken" if is_queued else "while it spoke this line"
                 self._end(one, one.outcome(BatchClosed(f"the batch was closed {said}")))
         self.inbox.refuse_work(BatchClosed("the batch was closed before this was done"))
 
     def _end_failed(self, error: BaseException) -> None:
         """End the utterances of a failed session; retry each that has delivered nothing, alone."""
         failed = list(self._active.values())
-        if not failed:  # it did not begin: whoever waits would be retried for ever
-            failed = self._scheduler.next(self._device, 1, time.perf_counter())
+        if not failed:  # it did not begin: the first one would be retried for ever
+            failed = self.scheduler.next(self._device, 1, time.perf_counter())
         self._by_row.clear()
         self._groups.clear()
         self._prompts.clear()
         for one in failed:
-            if not self._retry(one, error, is_shared=len(failed) > 1):
-                self._end(one, one.outcome(error))
-
-    def _retry(self, one: Utterance, error: BaseException, is_shared: bool = False) -> bool:
-        """Have a line that failed spoken from its beginning, if nothing of it was delivered; return whether it is.
-
-        Another device speaks it; if none is left, and others failed with it (``is_shared``), this one alone.
-        """
-        self._scheduler.note_end(self._device, is_failure(error))
-        if is_final(error) or self.inbox.is_closed or not one.is_untouched:
-            return False
-        failed_on = {**one.failed_on, self._device: say_why(error)}
-        is_elsewhere = is_failure(error) and len(failed_on) < len(self.inboxes)
-        if is_elsewhere:
-            log.warning("a line could not be made on %s (%s)", self.name, error)
-            one.failed_on = failed_on
-        elif is_failure(error):
-            for device in range(len(self.inboxes)):  # the line is at fault
-                self._scheduler.note_end(device, False)
-        if not is_elsewhere and (one.is_alone or not is_shared):
-            return False
-        self._remove(one)
-        again = one.again(is_alone=not is_elsewhere)
-        again.device = -1 if is_elsewhere else self._device
-        self._scheduler.resubmit(again, time.perf_counter())
-        again.signal.set()
-        return True
+            self._finish(one, error, is_shared=len(failed) > 1)
 
     def _speak(self) -> None:
         engine, model = self._synthesizer.engine, self._synthesizer.model
-        choice, settings = engine.choose(model), self._settings
-        if settings.linger_s is None:
-            needed = needed_rows(model, self._scheduler.utterances)
-            self._rows = max(1, min(settings.rows, -(-needed // len(self.inboxes))))
+        choice = engine.choose(model)
+        if self._is_list:
+            needed = needed_rows(model, self.scheduler.utterances)
+            self._rows = max(1, min(self._most_rows, -(-needed // len(self._inboxes))))
         self._turns = CodecSteps(
             partial(engine.open_codec, model, choice, self._rows), model.codec, self.speed
         )
@@ -258,12 +199,12 @@ class Loop:
             partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open)
         )
         describe = partial(engine.describe, model, choice)
-        builder, is_list = engine.prompt_builder(model), settings.linger_s is None
-        self._shared = Shared(builder, self.speed, describe, engine.texts, self._prompts, is_list)
-        if settings.ahead.lines:
+        builder = engine.prompt_builder(model)
+        self._shared = Shared(builder, self.speed, describe, engine.texts, self._prompts, self._is_list)
+        if self._ahead.lines:
             engine.prepare_codec(model, choice, self._turns.codec)
-        for one in self.utterances:
-            self._open_early(one)
+        for one in self.scheduler.utterances:
+            one.signal.set()
         while True:
             self._handle()
             if entering := self._begin_pieces(self._rows):
@@ -274,25 +215,28 @@ class Loop:
 
     def _open_early(self, one: Utterance) -> None:
         """Open a queued offline utterance: the engine makes room for the longest prompt, and prompts are made ahead."""
-        is_early = one.status is Status.QUEUED and not (one.is_open or one.is_streamed or self._streamed)
-        if is_early and one.device == self._device and self._open(one):
-            self._settle(one)
+        if one.status is Status.QUEUED and not (one.speech.is_streamed or self._streamed):
+            one.open(self._shared)
 
-    def _decode(self, choice: Choice, entering: Sequence[_Entering]) -> None:
+    def _decode(self, choice: Choice, entering: Sequence[Entering]) -> None:
         """Decode these pieces, and what comes meanwhile, until nothing comes any more."""
         engine, model = self._synthesizer.engine, self._synthesizer.model
-        queued = [one for one in self.utterances if one.is_open and not one.is_streamed]
-        requests = [one.request for one in entering]
+        own = [one for one in self.scheduler.utterances if one.device == self._device]
+        queued = [one for one in own if one.take and one.chunks is None]
+        requests = [request for _, _, request in entering]
         requests += [one.parts.request(piece) for one in queued for piece in one.ready]
-        is_late = bool(self._streamed) or self._scheduler.has_live
-        plan = RowPlan(self._rows, self._settings.rows, requests, is_late, self._settings.ahead)
-        options = entering[0].utterance.speech.options
-        with engine.open_rows(model, options, plan, choice) as rows:
+        plan = RowPlan(self._rows, self._most_rows, requests, self._comes_late, self._ahead)
+        with engine.open_rows(model, entering[0][0].speech.options, plan, choice) as rows:
             self._decoding = Decoding(model, rows)
             self._turns.use(self._decoding.buffers)
             self._enter(entering)
             while self._iterate() or self._rest():
                 pass
+
+    @property
+    def _comes_late(self) -> bool:
+        """Whether lines come while others are decoded; if nothing streams, all are there from the beginning."""
+        return bool(self._streamed) or self.scheduler.has_live
 
     def _iterate(self) -> bool:
         """Make a frame of one group, and apply what has happened; return False if there was nothing to do."""
@@ -300,15 +244,17 @@ class Loop:
             self._make_complete()
         if self.inbox.changed or self.inbox.is_closed:
             self._handle()
-        if self._late:
-            self._follow_late()
-        # Lines come while others are decoded; if nothing streams, all are there from the beginning.
-        self._decoding.rows.late = bool(self._streamed) or self._scheduler.has_live
-        if self._scheduler.wanted:
+        for one in self._late:
+            fails_alone(one, one.follow)
+            if one.tokens is not None and one.tokens.done:
+                self._note_active()
+                self._settle(one)
+        self._decoding.rows.late = self._comes_late
+        if self.scheduler.wanted:
             self._admit()
-            if self._scheduler.wanted:
+            if self.scheduler.wanted:
                 self._exchange()
-        if self._settings.ahead.lines:
+        if self._ahead.lines:
             self._prepare_beside()
         # Another group, if all lines of one wait for text.
         return self._make_frame() or any(self._make_frame() for _ in range(1, len(self._groups)))
@@ -316,18 +262,20 @@ class Loop:
     def _make_frame(self) -> bool:
         decoding, group = self._decoding, next(iter(self._groups), None)
         if len(self._groups) > 1:
-            group = self._scheduler.group(self._device, time.perf_counter())
+            group = self.scheduler.group(self._device, time.perf_counter())
         if goes_on := decoding.step(group):
             self._meanwhile(decoding.rows.began)
         while (ended := decoding.read()) is not None:
             goes_on = True
             for row, end in ended:
-                self._end_piece(row, end)
+                self._settle(self._leave_row(row, end))
             if lines := decoding.buffers.appended:
                 self.frames += lines
                 self.speed.end_frame()
                 if self._streamed:
-                    self._step_codec()
+                    comes = self.inbox.changed and len(self._streamed) <= FEW and self.scheduler.has_live
+                    has_room = len(self._by_row) < self._rows
+                    self._deliver(self._turns.step(self._streamed, bool(comes and has_room)))
         return goes_on
 
     def _prepare_beside(self) -> None:
@@ -349,112 +297,105 @@ class Loop:
     def _handle(self, has_model: bool = True) -> None:
         """Apply what other threads have changed: new lines, new text, readers that took a chunk or left."""
         self.inbox.check_open()
-        changed, self._exchange_at = self.inbox.changed, 0.0
+        changed, self._admit_at, self._exchange_at = self.inbox.changed, 0.0, 0.0
         for one in dict.fromkeys([changed.popleft()() for _ in range(len(changed))]):
             if one is None or one.status is Status.DONE or one.device not in (-1, self._device):
                 continue
             if one.device < 0:
                 self._handle_unclaimed(one)
                 continue
-            if one.speech.is_streamed and not one.is_streamed:
+            if one.take and one.speech.is_streamed and one.chunks is None:
                 one.stream()
                 self._note_active()
-            if has_model and one.is_open and not one.speech.is_cancelled:
-                try:
-                    one.follow()
-                except Exception as error:  # of any kind: it is this line's, and its reader gets it
-                    self._fail(one, error)
-                    continue
+            if has_model and not one.speech.is_cancelled:
+                fails_alone(one, one.follow if one.take else partial(self._open_early, one))
             if one.suspended is not None:
                 self._drain(one)
-            if has_model:
-                self._open_early(one)
             self._settle(one)
 
     def _handle_unclaimed(self, one: Utterance) -> None:
-        """Handle an event of an utterance that any device may begin; each is told."""
-        with self._scheduler.lock:
+        """Handle an event of an utterance that any device may begin: all of them get it."""
+        with self.scheduler.lock:
             if one.device >= 0 or one.status is Status.DONE:
                 return
-            if one.speech.is_streamed and not one.is_streamed:
-                one.stream()
-            if one.speech.is_cancelled:
-                one.cancel()
             if one.settle() is not Status.DONE:
-                self._scheduler.requeue(one, time.perf_counter())
+                self.scheduler.requeue(one, time.perf_counter())
                 return
         self._end(one, one.outcome())
 
     def _settle(self, one: Utterance) -> None:
         """Give an utterance the status that follows from what has happened, and tell the scheduler."""
-        if one.speech.is_cancelled:
-            one.cancel()
-        if one.rows and one.is_cut_off:
+        status, chunks = one.settle(), one.chunks
+        if one.rows and status is not Status.RUNNING:
             for row in list(one.rows):
                 self._leave_row(row, "cancelled")
-        status = one.settle()
-        if one.number in self._active and not (one.rows or one.suspended):
+            status = one.settle()
+        if one.number in self._active and not (one.rows or one.suspended or one.in_codec):
             # A slow reader's line keeps no state in the codec.
-            while one.speech.is_full and status is not Status.DONE and one.chunks.has_codes:
-                if not self._flush([one.chunks]):
-                    break
+            while chunks is not None and chunks.has_codes and one.speech.is_full and self._flush([chunks]):
                 status = one.settle()
-            if status is not Status.DONE and not one.holds_codes:
+            if chunks is None or not (chunks.has_codes or chunks.in_codec is not None):
                 self._deactivate(one)
         if status is Status.DONE:
             self._finish(one)
         else:
-            self._scheduler.requeue(one, time.perf_counter())
+            self.scheduler.requeue(one, time.perf_counter())
 
-    def _finish(self, one: Utterance) -> None:
-        outcome = one.outcome()
-        if outcome.error is None or not self._retry(one, outcome.error):
-            self._scheduler.note_end(self._device, False)
+    def _finish(self, one: Utterance, error: BaseException | None = None, is_shared: bool = False) -> None:
+        """End an utterance, or retry one that failed before anything of it was delivered.
+
+        Another device retries it; if none is left, and others failed with it (``is_shared``), this one alone.
+        """
+        outcome, failed_on = one.outcome(error), dict(one.failed_on)
+        error = outcome.error
+        if has_failed := error is not None and is_failure(error):
+            failed_on[self._device] = say_why(error)
+        self.scheduler.note_end([self._device], has_failed)
+        is_final = isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)
+        is_out = one.speech.delivered or one.speech.is_cancelled or one.text.is_late
+        is_elsewhere = has_failed and len(failed_on) < len(self._inboxes)
+        is_alone = is_shared and not one.is_alone
+        if has_failed and not (is_out or is_elsewhere):  # the line is at fault
+            self.scheduler.note_end(range(len(self._inboxes)), False)
+        if is_final or is_out or self.inbox.is_closed or not (is_elsewhere or is_alone):
             self._end(one, outcome)
-
-    def _fail(self, one: Utterance, error: BaseException) -> None:
-        for row in [row for row, other in self._by_row.items() if other is one]:
-            self._leave_row(row, "cancelled")
-        if not self._retry(one, error):
-            self._end(one, one.outcome(error))
+            return
+        if is_elsewhere:
+            log.warning("a line could not be made on %s (%s)", self.name, error)
+        self._remove(one)
+        again = one.again(failed_on, is_alone=not is_elsewhere)
+        again.device = -1 if is_elsewhere else self._device
+        self.scheduler.submit([again], time.perf_counter(), is_retry=True)
+        again.signal.set()
 
     def _end(self, one: Utterance, outcome: Outcome) -> None:
         self._remove(one)
-        if outcome.spoken is not None and self.name and one.device >= 0:
-            spoken = self._signed(one, outcome.spoken)
-            outcome = replace(outcome, spoken=spoken, report=spoken.report)
+        if (spoken := outcome.spoken) is not None and self.name and one.device >= 0:
+            notes = spoken.report.notes
+            if one.failed_on:
+                where = " and ".join(self._names[device] for device in one.failed_on)
+                why = list(one.failed_on.values())[-1]
+                notes = (*notes, f"A line could not be made on {where} ({why}): {self.name} made it.")
+            report = replace(spoken.report, device=self.name, notes=notes)
+            outcome = replace(outcome, spoken=replace(spoken, report=report), report=report)
         one.speech.finish(outcome)
 
-    def _signed(self, one: Utterance, spoken: Spoken) -> Spoken:
-        """Say which device made a line, and which could not."""
-        report, notes = spoken.report, spoken.report.notes
-        if one.failed_on:
-            where = " and ".join(self._names[device] for device in one.failed_on)
-            why = list(one.failed_on.values())[-1]
-            notes = (*notes, f"A line could not be made on {where} ({why}): {self.name} made it.")
-        return replace(spoken, report=replace(report, device=self.name, notes=notes))
-
     def _remove(self, one: Utterance) -> None:
-        """Forget an utterance, before its reader is told: it may look at the status."""
+        """Forget an utterance, before its reader gets the outcome: it may look at the status."""
         self._deactivate(one)
-        self._scheduler.remove(one)
+        self.scheduler.remove(one)
         one.become(Status.DONE)
 
     def _deactivate(self, one: Utterance) -> None:
         if self._active.pop(one.number, None) is not None:
-            self._turns.end(one.chunks)
+            if one.chunks is not None:
+                self._turns.end(one.chunks)
             self._note_active()
 
     def _note_active(self) -> None:
-        streamed = [one for one in self._active.values() if one.is_streamed and one.suspended is None]
-        self._streamed = [one.chunks for one in streamed]
-        self._late = [one for one in streamed if one.tokens]
-
-    def _follow_late(self) -> None:
-        for one in self._late:
-            one.follow()
-            if one.is_cut_off:
-                self._settle(one)
+        running = [one for one in self._active.values() if one.suspended is None]
+        self._streamed = [one.chunks for one in running if one.chunks is not None]
+        self._late = [one for one in running if one.tokens is not None and not one.tokens.done]
 
     # Rows
 
@@ -464,7 +405,7 @@ class Loop:
             return
         self._exchange_at = now + EXCHANGE_S
         for _ in range(EXCHANGES):
-            one = self._scheduler.yields(self._device, now, self._rows - len(self._by_row))
+            one = self.scheduler.yields(self._device, now, self._rows - len(self._by_row))
             if one is None:
                 return
             [row] = one.rows
@@ -478,20 +419,31 @@ class Loop:
             self._admit()
 
     def _admit(self) -> None:
-        if room := self._decoding.rows.room(self._scheduler.wanted):
-            self._enter(self._begin_pieces(min(room, NEWCOMERS) if self._streamed else room))
+        now = time.perf_counter()
+        if self._by_row and now < self._admit_at:
+            return
+        if not (room := self._decoding.rows.room(self.scheduler.wanted)):
+            return
+        held = len(self._by_row)
+        self._enter(self._begin_pieces(min(room, NEWCOMERS) if self._streamed else room))
+        if len(self._by_row) == held:  # the scheduler refuses: time, or an event, may change that
+            self._admit_at = now + SPREAD_S
 
-    def _begin_pieces(self, room: int) -> list[_Entering]:
+    def _begin_pieces(self, room: int) -> list[Entering]:
         """Return the next pieces for up to ``room`` rows."""
-        entering = list[_Entering]()
-        while room > 0 and (admitted := self._scheduler.next(self._device, room, time.perf_counter())):
+        entering, before = list[Entering](), room + 1
+        while 0 < room < before and (
+            admitted := self.scheduler.next(self._device, room, time.perf_counter())
+        ):
+            before = room
             for one in admitted:
                 if one.suspended is not None:
                     self._resume(one, one.suspended)
-                    room -= 1
                 elif (begun := self._begin(one)) is not None:
                     entering.append(begun)
-                    room -= 1
+                else:
+                    continue
+                room -= 1
         return entering
 
     def _resume(self, one: Utterance, state: Suspended) -> None:
@@ -500,44 +452,28 @@ class Loop:
         self._hold_row(row, one)
         self._note_active()
 
-    def _begin(self, one: Utterance) -> _Entering | None:
+    def _begin(self, one: Utterance) -> Entering | None:
         """Begin the next piece of an admitted utterance; None if it has none after all."""
-        now = time.perf_counter()
-        if one.status is not Status.DONE and (one.is_open or self._open(one)):
-            try:
-                begun = one.begin_piece(self._shared)
-            except Exception as error:  # of any kind: it is this line's, and its reader gets it
-                self._scheduler.release(one, now)
-                self._fail(one, error)
-                return None
-            if begun is not None:
-                one.become(Status.RUNNING)
-                if one.number not in self._active:
-                    self._active[one.number] = one
-                    self._note_active()
-                self._scheduler.requeue(one, now)  # for its other pieces
-                return _Entering(one, *begun)
-        self._scheduler.release(one, now)
-        if one.status is not Status.DONE:
+        if one.status is Status.DONE:  # with another piece that was admitted
+            return None
+        if (begun := fails_alone(one, partial(one.begin_piece, self._shared))) is None:
+            self.scheduler.release(one, time.perf_counter())
             self._settle(one)
-        return None
+            return None
+        one.become(Status.RUNNING)
+        if one.number not in self._active:
+            self._active[one.number] = one
+            self._note_active()
+        self.scheduler.requeue(one, time.perf_counter())  # for its other pieces
+        return (one, *begun)
 
-    def _open(self, one: Utterance) -> bool:
-        """Cut a text into pieces; return whether it could be done."""
-        try:
-            one.open(self._shared)
-        except Exception as error:  # of any kind: it is this line's, and its reader gets it
-            self._fail(one, error)
-            return False
-        return True
-
-    def _enter(self, entering: Sequence[_Entering]) -> None:
+    def _enter(self, entering: Sequence[Entering]) -> None:
         if not entering:
             return
-        rows = self._decoding.admit([one.request for one in entering])
-        for row, one in zip(rows, entering, strict=True):
-            self._hold_row(row, one.utterance)
-            one.utterance.enter_row(self._decoding.buffers, row, one.piece)
+        rows = self._decoding.admit([request for _, _, request in entering])
+        for row, (one, piece, _) in zip(rows, entering, strict=True):
+            self._hold_row(row, one)
+            one.enter_row(self._decoding.buffers, row, piece)
 
     def _hold_row(self, row: int, one: Utterance) -> None:
         self._by_row[row] = one
@@ -547,23 +483,21 @@ class Loop:
         one = self._by_row.pop(row)
         self._turns.wake(row)
         self._groups = self._groups - Counter([one.group])
-        self._scheduler.release(one, time.perf_counter())
+        self._admit_at = 0.0
+        self.scheduler.release(one, time.perf_counter())
         return one
 
-    def _end_piece(self, row: int, ended: str) -> None:
-        one = self._by_row[row]
-        self._leave_row(row, ended)
-        self._settle(one)
-
-    def _leave_row(self, row: int, ended: str) -> None:
+    def _leave_row(self, row: int, ended: str) -> Utterance:
         one = self._forget_row(row)
         if (piece := one.leave_row(row, self._decoding.release(row), ended)) is not None:
             self._whole.add(CodedPiece(one, piece, one.speech.line.voice.ref_codes))
+        return one
 
     def _meanwhile(self, began: Sequence[tuple[int, torch.Tensor | None]]) -> None:
         """Work while the device makes a frame: begin first chunks, deliver what the codec has made, make prompts."""
         for row, codes in began:
             one = self._by_row[row]
+            assert one.chunks is not None
             self._turns.begin_ahead(one.chunks, one.rows[row], codes)
         if len(self._streamed) > FEW:
             self._deliver(self._turns.settle())
@@ -571,10 +505,6 @@ class Loop:
             self._prompts.popleft().prompt.make_rows()
 
     # Samples
-
-    def _step_codec(self) -> None:
-        comes = bool(self.inbox.changed) and len(self._streamed) <= FEW and self._scheduler.has_live
-        self._deliver(self._turns.step(self._streamed, comes and len(self._by_row) < self._rows))
 
     def _deliver(self, outputs: Sequence[Output]) -> None:
         """Apply results of the codec: the only place that does."""
@@ -590,18 +520,30 @@ class Loop:
         return outputs is not None
 
     def _drain(self, one: Utterance) -> None:
-        while not one.speech.is_full and self._flush([one.chunks]):
+        while one.chunks is not None and not one.speech.is_full and self._flush([one.chunks]):
             pass
 
     def _make_complete(self) -> None:
-        """Decode offline pieces. If no line streams, frames go on meanwhile: the device waits for nothing."""
+        """Decode offline pieces: many together, or beside streams what takes half as long as readers can wait.
+
+        If no line streams, frames go on meanwhile: the device waits for nothing.
+        """
         self._take_complete(until=time.perf_counter() + JUDGE_S)
-        if most := self._complete_now:
-            if self._streamed:
-                self._whole.run(most)
-                self._take_complete(until=math.inf)
-            else:
-                self._whole.start(most)
+        whole, is_list = self._whole, self._is_list
+        if not whole.count or whole.is_decoding:  # a reader would wait for all in flight
+            return
+        if streamed := [one for one in self._streamed if not one.is_starved]:
+            empty_at = min(math.inf if one.ended else one.sizes.empty_at for one in streamed)
+            most = min(COMPLETE_BESIDE, whole.fit((empty_at - time.perf_counter()) / 2))
+        else:
+            gathered = whole.waited_s >= (GATHER_LIST_S if is_list else GATHER_S)
+            is_due = whole.count >= self._rows or (gathered and not (is_list and self.scheduler.wanted))
+            most = whole.count if is_due else 0
+        if most and self._streamed:
+            whole.run(most)
+            self._take_complete(until=math.inf)
+        elif most:
+            whole.start(most)
 
     def _take_complete(self, until: float, wait: bool = False) -> None:
         """Apply finished samples of offline pieces, at least one."""
@@ -610,19 +552,6 @@ class Loop:
             coded.owner.take_samples(coded.piece, samples)
             if time.perf_counter() >= until:
                 return
-
-    @property
-    def _complete_now(self) -> int:
-        """How many offline pieces to decode next: many together, or what takes half as long as readers can wait."""
-        whole, is_list = self._whole, self._settings.linger_s is None
-        if not whole.count or whole.is_decoding:  # a reader would wait for all in flight
-            return 0
-        if streamed := [one for one in self._streamed if not one.is_starved]:
-            empty_at = min(math.inf if one.ended else one.sizes.empty_at for one in streamed)
-            return min(COMPLETE_BESIDE, whole.fit((empty_at - time.perf_counter()) / 2))
-        gather_s = GATHER_LIST_S if is_list else GATHER_S
-        gathered = whole.waited_s >= gather_s and not (is_list and self._scheduler.wanted)
-        return whole.count if gathered or whole.count >= self._rows else 0
 
     def _rest(self) -> bool:
         """Make the samples that are left, then wait for an event; return False if the session is over."""
@@ -637,20 +566,23 @@ class Loop:
         if self.inbox.changed:
             return True
         if self._by_row:  # all of them wait for text
-            self.inbox.wait(EXCHANGE_S if self._scheduler.wanted else None)
+            self.inbox.wait(EXCHANGE_S if self.scheduler.wanted else None)
             return True
         if not self._active and self.inbox.do_work():
             return True
-        return self.inbox.wait(self._settings.linger_s or 0.0)
+        return self.inbox.wait(self._linger_s)
 
 
-def is_final(error: BaseException) -> bool:
-    """Return whether no line can be spoken after an error: out of memory, or the program ends."""
-    return isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)
+def fails_alone(one: Utterance, act: Callable[[], T]) -> T | None:
+    """Return what ``act`` returns; an error of any kind ends this utterance only, and its reader gets it."""
+    try:
+        return act()
+    except Exception as error:
+        one.fail(error)
+        return None
 
 
-def is_failure(error: BaseException) -> bool:
+def is_failure(error: BaseException | None) -> bool:
     """Return whether another device may do better; what is wrong with a line is a ValueError."""
-    if isinstance(error, BatchClosed) or is_final(error):
-        return False
-    return isinstance(error, NotFinite) or not isinstance(error, ValueError)
+    others = (BatchClosed, ValueError, torch.cuda.OutOfMemoryError)
+    return isinstance(error, NotFinite) or (isinstance(error, Exception) and not isinstance(error, others))

@@ -2,7 +2,7 @@
 
     scheduler = Scheduler(rows=[8, 8], waiting=64)
     scheduler.submit([utterance], now)                   # raises Busy
-    for utterance in scheduler.next(device, free, now):  # an utterance stands in the list once for each of its rows
+    for utterance in scheduler.next(device, free, now):  # an utterance is in the list once for each of its rows
         ...                                              # decode a piece of it
     scheduler.release(utterance, now)                    # a piece has ended, and its row is free
     scheduler.requeue(utterance, now)                    # what it wants, its deadline or ``is_live`` has changed
@@ -13,8 +13,8 @@ An utterance is queued while it ``wants`` rows, idle while it wants and has none
 more. A long text is released and queued again after each piece, so it keeps its row only if nobody needs it more.
 
 Any thread may call ``submit``, ``requeue``, ``remove`` and ``utterances``; a device's own thread calls ``next`` and
-``release``. ``now`` is in the seconds of ``Queued.deadline``, from any one clock. Members of ``Queued`` are read under
-the lock: they must not wait or call back.
+``release``. ``now`` is in the seconds of ``Utterance.deadline``, from any one clock. Members of an utterance are read
+under the lock: they must neither block nor call back.
 
 1. A lower ``order`` goes first.
 2. Streamed utterances go by deadline: the time at which their player runs dry; for a new one, now. Deadlines in one
@@ -37,10 +37,14 @@ import math
 import threading
 from bisect import insort
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..decode.request import Group
+    from .utterance import Utterance
 
 START_S = 0.5  # deadlines so near to each other are equal
 FAR_S = 3600.0  # all that can wait for so long are equal
@@ -57,49 +61,10 @@ RESERVE_S = 60.0  # after a streamed line, offline ones leave a row to the next 
 class Busy(Exception):
     """The queue is full: try again later."""
 
-    @classmethod
-    def of(cls, most: float) -> Busy:
-        return cls(f"{most:.0f} lines wait already: try again later")
-
-
-class Queued(Protocol):
-    """What the scheduler reads of an utterance.
-
-    ``caller``: an API key, an address or a graph. ``left_s``: seconds that it has to say. ``length``: of
-    what it wants rows for, in any unit. ``wants``: rows, beside those it has: at most 1 if streamed, 0 without text or
-    for a full reader. ``is_alone``: it has a device for itself while it runs. ``device``: that it has begun on, for
-    good; -1 before.
-    """
-
-    order: int
-    caller: str
-    is_alone: bool
-    device: int
-
-    @property
-    def group(self) -> Hashable: ...
-    @property
-    def is_live(self) -> bool: ...
-    @property
-    def length(self) -> float: ...
-    @property
-    def left_s(self) -> float: ...
-    @property
-    def wants(self) -> int: ...
-
-    def deadline(self, now: float) -> float:
-        """Return when its player runs dry, ``now`` before the first chunk."""
-
-    def allows(self, device: int) -> bool:
-        """Return whether it may begin there: the device has not failed it."""
-
-
-U = TypeVar("U", bound=Queued)
-
 
 @dataclass(eq=False, slots=True)
-class _Place(Generic[U]):
-    utterance: U
+class _Place:
+    utterance: Utterance
     number: int
     submission: int
     key: tuple[float, ...] = ()  # in its queue; empty: not queued
@@ -108,16 +73,11 @@ class _Place(Generic[U]):
     wants: int = 0
     rows: int = 0
     has_begun: bool = False
-    counted: str = ""  # the state, as counted
 
     @property
     def state(self) -> str:
-        return "running" if self.rows else "queued" if self.key else "idle" if self.has_begun else "silent"
-
-    @property
-    def is_useless(self) -> bool:
-        """Whether a queued stream has no use for a row now: its reader is full, or its text has not come."""
-        return self.is_live and self.key[1] == math.inf
+        idle = "idle" if self.has_begun else "silent"
+        return "running" if self.rows else "queued" if self.utterance.wants else idle
 
     def rank(self, rows: int, now: float) -> tuple[float, ...]:
         """Return what decides between callers, of which this one has so many rows."""
@@ -127,63 +87,56 @@ class _Place(Generic[U]):
         bucket = (min(first, now + FAR_S) - now) // START_S if first > now else 0.0
         return (order, bucket, rows, self.left, self.number)
 
-    def fits(self, device: int, may_begin: bool) -> bool:
-        begun_on = self.utterance.device
-        return begun_on == device or (begun_on < 0 and may_begin and self.utterance.allows(device))
 
-
-class Scheduler(Generic[U]):
-    """See the module. ``rows``: of each device. ``waiting``: how many utterances may be queued, again how many silent,
-    and again how many idle beyond the rows."""
+class Scheduler:
+    """See the module. ``rows``: of each device. ``waiting``: how many utterances may be queued, again how many silent
+    (idle and not begun), and again how many idle beyond the rows."""
 
     def __init__(self, rows: Sequence[int], waiting: float = math.inf):
         self._rows, self._waiting = rows, waiting
         self.lock = threading.RLock()
         self._count, self._submitted_at = 0, -math.inf
         self._failures = [0] * len(rows)  # in a row, of each device
-        self._places: dict[int, _Place[U]] = {}  # by ``id``
+        self._places: dict[int, _Place] = {}  # by ``id``
         # For each caller, sorted by key: what is fair between callers changes with every row.
-        self._queues = {is_live: defaultdict[str, list[_Place[U]]](list) for is_live in (True, False)}
-        self._with_rows: dict[int, _Place[U]] = {}
-        self._counts = Counter[str]()  # of places by state
+        self._queues = {is_live: defaultdict[str, list[_Place]](list) for is_live in (True, False)}
+        self._with_rows: dict[int, _Place] = {}
         self._caller_rows, self._offline_rows = Counter[str](), Counter[int]()
         self._passed = Counter[int]()  # rows that streams got on a device since an offline utterance did
         self._streamed_at = defaultdict[int, float](lambda: -math.inf)  # when a stream had a row of a device
         self.wanted = 0  # rows, by all that are queued
-        self._stepped = defaultdict[int, set[Hashable]](set)  # in this round
+        self._stepped: defaultdict[int, set[Group]] = defaultdict(set)  # in this round
 
-    def submit(self, utterances: Sequence[U], now: float) -> None:
-        """Queue new utterances, all or none, as one submission. Raises Busy beyond the bounds."""
+    def submit(self, utterances: Sequence[Utterance], now: float, is_retry: bool = False) -> None:
+        """Queue new utterances, all or none, as one submission. Raises Busy beyond the bounds.
+
+        ``is_retry``: they replace others, and go before all; never Busy.
+        """
         with self.lock:
-            self._check_room(utterances)
-            self._submitted_at = now
-            submission = self._count
+            if not is_retry:
+                self._check_room(utterances)
+                self._submitted_at = now
+            submission = 0 if is_retry else self._count
             for one in utterances:
                 self._count += 1
-                place = self._places[id(one)] = _Place(one, self._count, submission)
+                place = _Place(one, -self._count if is_retry else self._count, submission)
+                self._places[id(one)] = place
                 self._enqueue(place, now)
 
-    def resubmit(self, utterance: U, now: float) -> None:
-        """Queue an utterance that replaces another, before all others; never Busy."""
-        with self.lock:
-            self._count += 1
-            place = self._places[id(utterance)] = _Place(utterance, -self._count, 0)
-            self._enqueue(place, now)
-
-    def _check_room(self, utterances: Sequence[U]) -> None:
+    def _check_room(self, utterances: Sequence[Utterance]) -> None:
         if self._waiting == math.inf:
             return
         counts, silent = self.counts(), sum(not one.wants for one in utterances)
         queued = len(utterances) - silent
         if queued and max(counts["queued"] + queued, counts["idle"] + 1 - sum(self._rows)) > self._waiting:
-            raise Busy.of(self._waiting)
+            raise Busy(f"{self._waiting:.0f} lines wait already: try again later")
         if silent and counts["silent"] + silent > self._waiting:
             raise Busy(f"{self._waiting:.0f} lines wait for their texts already: try again later")
 
     def counts(self) -> Counter[str]:
         """Count utterances that are "running", "queued", "idle", or "silent": idle, not begun."""
         with self.lock:
-            return +self._counts
+            return Counter(one.state for one in self._places.values())
 
     @property
     def has_live(self) -> bool:
@@ -191,35 +144,33 @@ class Scheduler(Generic[U]):
         return bool(self._queues[True])
 
     @property
-    def utterances(self) -> list[U]:
+    def utterances(self) -> list[Utterance]:
         with self.lock:
             return [one.utterance for one in self._places.values()]
 
-    def requeue(self, utterance: U, now: float) -> None:
+    def requeue(self, utterance: Utterance, now: float) -> None:
         """Queue an utterance as it is now, or not if it wants no row; never Busy. One that was removed stays so."""
         with self.lock:
             if (place := self._places.get(id(utterance))) is not None:
                 self._dequeue(place)
                 self._enqueue(place, now)
 
-    def release(self, utterance: U, now: float) -> None:
+    def release(self, utterance: Utterance, now: float) -> None:
         with self.lock:
             if (place := self._places.get(id(utterance))) is not None:
                 self._hold(place, place.rows - 1)
-                self._count_state(place)
                 if place.is_live:
-                    self._streamed_at[place.utterance.device] = now
+                    self._streamed_at[utterance.device] = now
 
-    def remove(self, utterance: U) -> None:
+    def remove(self, utterance: Utterance) -> None:
         with self.lock:
             if (place := self._places.pop(id(utterance), None)) is not None:
                 self._dequeue(place)
                 self._hold(place, 0)
-                self._counts[place.counted] -= 1
 
-    def next(self, device: int, free: int, now: float) -> list[U]:
+    def next(self, device: int, free: int, now: float) -> list[Utterance]:
         """Return the utterances that get the ``free`` rows of a device."""
-        admitted = list[U]()
+        admitted: list[Utterance] = []
         with self.lock:
             fresh = self._fresh(device, free, now)
             beside = [one.utterance for one in self._with_rows.values() if one.utterance.device == device]
@@ -234,16 +185,15 @@ class Scheduler(Generic[U]):
         return admitted
 
     def offers(self, device: int, now: float) -> bool:
-        """Return whether ``next`` would return an utterance."""
+        """Return whether ``next`` has an utterance."""
         with self.lock:
-            may_begin = self._fresh(device, 1, now) > 0
-            first = self._first(True, device, now, may_begin) or self._first(False, device, now, may_begin)
-            return first is not None
+            return self._best(device, now, self._fresh(device, 1, now) > 0) is not None
 
-    def note_end(self, device: int, is_failure: bool) -> None:
+    def note_end(self, devices: Iterable[int], is_failure: bool) -> None:
         """Note how an utterance ended: after BROKEN_AFTER failures a device gets no more while another is sound."""
         with self.lock:
-            self._failures[device] = self._failures[device] + 1 if is_failure else 0
+            for device in devices:
+                self._failures[device] = self._failures[device] + 1 if is_failure else 0
 
     def _fresh(self, device: int, free: int, now: float) -> int:
         """Return how many utterances may begin on a device: its share, until the others have had the time."""
@@ -255,7 +205,7 @@ class Scheduler(Generic[U]):
         share = (len(running) + self.wanted) * self._rows[device] / sum(self._rows)
         return min(free, math.ceil(share) - running.count(device))
 
-    def yields(self, device: int, now: float, free: int = 0) -> U | None:
+    def yields(self, device: int, now: float, free: int = 0) -> Utterance | None:
         """Return the running stream that gives up its row within a piece to another utterance (rule 4), or None.
 
         A stream that cannot use its row also gives it up to an offline utterance. While rows are ``free``, only an
@@ -269,11 +219,9 @@ class Scheduler(Generic[U]):
             last = max(running, key=lambda one: (one.order, one.deadline(now)))
             ends = last.deadline(now)
             queued = self._best(device, now) if ends == math.inf else self._first(True, device, now)
-            if (
-                queued is None
-                or queued.utterance.order > last.order
-                or (free and not queued.utterance.is_alone)
-            ):
+            if queued is None or queued.utterance.order > last.order:
+                return None
+            if free and not queued.utterance.is_alone:
                 return None
             first = max(queued.key[1], now) if queued.is_live else now
             if ends - first > AHEAD_S:
@@ -285,14 +233,13 @@ class Scheduler(Generic[U]):
             least = LESS_S + BEGUN_S * (not queued.has_begun)
             return most if _left(most, most.deadline(now), now) - left > least else None
 
-    def group(self, device: int, now: float) -> Any:
+    def group(self, device: int, now: float) -> Group | None:
         """Return the group whose rows make the device's next frame; None if no row is held."""
         with self.lock:
             places = [one for one in self._with_rows.values() if one.utterance.device == device]
-        groups = {one.utterance.group for one in places}
+        groups, stepped = {one.utterance.group for one in places}, self._stepped[device]
         if len(groups) <= 1:
             return next(iter(groups), None)
-        stepped = self._stepped[device]
         if stepped >= groups:
             stepped.clear()
         left = [one for one in places if one.utterance.group not in stepped]
@@ -300,34 +247,34 @@ class Scheduler(Generic[U]):
         stepped.add(first.utterance.group)
         return first.utterance.group
 
-    def _best(self, device: int, now: float, may_begin: bool = True) -> _Place[U] | None:
+    def _best(self, device: int, now: float, may_begin: bool = True) -> _Place | None:
         stream = self._first(True, device, now, may_begin)
         offline = self._first(False, device, now, may_begin)
         if stream is None or offline is None:
             return stream or offline
-        if self._goes_before(offline, stream.utterance.order, device) or stream.is_useless:
-            return offline
-        return stream
+        order = offline.utterance.order - stream.utterance.order
+        is_short = self._offline_rows[device] < max(1, self._rows[device] // OFFLINE_SHARE)
+        is_due = is_short and self._passed[device] >= OFFLINE_SHARE - 1
+        # A stream whose reader is full, or whose text has not come, has no use for a row now.
+        return offline if order < 0 or (not order and is_due) or stream.key[1] == math.inf else stream
 
-    def _first(self, is_live: bool, device: int, now: float, may_begin: bool = True) -> _Place[U] | None:
+    def _first(self, is_live: bool, device: int, now: float, may_begin: bool = True) -> _Place | None:
         if not is_live:
             reserved = now - self._streamed_at[device] <= RESERVE_S
             if self._offline_rows[device] >= max(1, self._rows[device] - reserved):
                 return None
-        found = list[tuple[tuple[float, ...], _Place[U]]]()
+
+        def fits(one: Utterance) -> bool:
+            return one.device == device or (one.device < 0 and may_begin and one.allows(device))
+
+        found = list[tuple[tuple[float, ...], _Place]]()
         for caller, queue in self._queues[is_live].items():
             rows = self._caller_rows.get(caller, 0)
-            fitting = (one for one in queue if one.fits(device, may_begin))
+            fitting = (one for one in queue if fits(one.utterance))
             found += [(one.rank(rows, now), one) for one in islice(fitting, LOOKS_AT if is_live else 1)]
         return min(found)[1] if found else None
 
-    def _goes_before(self, offline: _Place[U], order: int, device: int) -> bool:
-        if offline.utterance.order != order:
-            return offline.utterance.order < order
-        is_short = self._offline_rows[device] < max(1, self._rows[device] // OFFLINE_SHARE)
-        return is_short and self._passed[device] >= OFFLINE_SHARE - 1
-
-    def _admit(self, place: _Place[U], device: int, now: float) -> None:
+    def _admit(self, place: _Place, device: int, now: float) -> None:
         self._passed[device] = self._passed[device] + bool(self._queues[False]) if place.is_live else 0
         if place.is_live:
             self._streamed_at[device] = now
@@ -336,9 +283,8 @@ class Scheduler(Generic[U]):
         if not place.wants:
             self._dequeue(place)
         self._hold(place, place.rows + 1)
-        self._count_state(place)
 
-    def _hold(self, place: _Place[U], rows: int) -> None:
+    def _hold(self, place: _Place, rows: int) -> None:
         more, place.rows = rows - place.rows, rows
         caller = place.utterance.caller
         self._caller_rows[caller] += more
@@ -349,28 +295,24 @@ class Scheduler(Generic[U]):
         if rows:
             self._with_rows[place.number] = place
 
-    def _enqueue(self, place: _Place[U], now: float) -> None:
-        one, rows = place.utterance, place.rows
-        if one.is_live != place.is_live:  # its rows are those of a stream from now on, or no longer
+    def _enqueue(self, place: _Place, now: float) -> None:
+        one, rows, is_live = place.utterance, place.rows, place.utterance.is_live
+        if is_live != place.is_live:  # its rows are those of a stream from now on, or no longer
             self._hold(place, 0)
-            place.is_live = one.is_live
+            place.is_live = is_live
             self._hold(place, rows)
         place.wants = one.wants
-        if place.wants:
-            place.key = _key(place, now)
-            if place.is_live:
-                place.left = one.left_s + AGING * place.key[1] - BEGUN_S * place.has_begun
-            insort(self._queues[place.is_live][one.caller], place, key=lambda other: other.key)
-            self.wanted += place.wants
-        self._count_state(place)
+        if not place.wants:
+            return
+        if place.is_live:
+            place.key = (one.order, one.deadline(now), place.number)
+            place.left = one.left_s + AGING * place.key[1] - BEGUN_S * place.has_begun
+        else:
+            place.key = (one.order, place.submission, -one.length, place.number)
+        insort(self._queues[place.is_live][one.caller], place, key=lambda other: other.key)
+        self.wanted += place.wants
 
-    def _count_state(self, place: _Place[U]) -> None:
-        if place.counted:
-            self._counts[place.counted] -= 1
-        place.counted = place.state
-        self._counts[place.counted] += 1
-
-    def _dequeue(self, place: _Place[U]) -> None:
+    def _dequeue(self, place: _Place) -> None:
         if place.key:
             queues, caller = self._queues[place.is_live], place.utterance.caller
             queues[caller].remove(place)
@@ -380,13 +322,5 @@ class Scheduler(Generic[U]):
             self.wanted -= place.wants
 
 
-def _left(one: Queued, deadline: float, now: float) -> float:
+def _left(one: Utterance, deadline: float, now: float) -> float:
     return one.left_s - AGING * max(0.0, now - deadline)
-
-
-def _key(place: _Place[Any], now: float) -> tuple[float, ...]:
-    """Return the order among the queued utterances of one caller, streamed or offline."""
-    one = place.utterance
-    if not place.is_live:
-        return (one.order, place.submission, -one.length, place.number)
-    return (one.order, one.deadline(now), place.number)

@@ -1,4 +1,4 @@
-"""A line in work as its caller holds it: chunks while they are made, and the result."""
+"""A queued line as its caller holds it: chunks while they are decoded, and the result."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
 
 from ..options import GenerateOptions
-from ..runtime.wake_up import Waker, WakeUpEvent
+from ..runtime.wake_up import Waker
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..words.trace import Trace
 
 log = logging.getLogger(__name__)
 
 QUEUED_FRAMES = 50  # of a line: 4 s. Beyond them codes wait until the reader takes a chunk
+LATER: Literal["later"] = "later"
 
 
 class OutOfService(Exception):
@@ -62,24 +64,21 @@ class Chunk:
 class Delivery:
     """How a line reaches its reader."""
 
-    # Streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device, and nothing comes before
-    # its end unless ``Speech.stream`` asks for it.
-    live: bool = True
+    # Streamed, chunk by chunk. If not, it is rendered offline, which needs less of the device, and all audio comes at
+    # the end. LATER: offline until ``Speech.stream`` is called, which a server must know when the line is sent.
+    live: bool | Literal["later"] = True
     order: int = 0  # lines of a lower order get rows first; see ``scheduler.py``
     # Whether ``Speech.result`` is wanted. If not, nothing is kept after the chunks, and a batch retries no piece of a
     # streamed line. An offline line's one chunk is its audio.
     keep: bool = True
-    # Called after each chunk and at the end, in the thread that speaks or in one that queues another line; it must not
-    # wait. If it raises, this line ends with the error, and no other.
+    # Called after each chunk and at the end, in the batch's thread or in one that queues another line: do not block in
+    # it. If it raises, this line ends with the error, and no other.
     on_change: Callable[[], None] | None = None
-    # ``Speech.stream`` may switch an offline line to streaming. A server must know this when the line is sent; without
-    # it, all audio comes at the end.
-    may_stream: bool = False
-    # Seconds of audio held back on the way to the listener, as by an encoder: chunks are made that much sooner.
+    # Seconds of audio held back on the way to the listener, as by an encoder: chunks are decoded that much sooner.
     held_s: float = 0.0
     last_retry_s: float = math.inf  # when the last retry may begin, by ``time.perf_counter``
-    # Whose line it is, such as an API key or an address: of lines that are equally urgent, the one whose caller has the
-    # fewest rows goes first.
+    # An API key, an address or a graph: of lines that are equally urgent, the one whose caller has the fewest rows goes
+    # first.
     caller: str = ""
 
 
@@ -92,50 +91,39 @@ class Outcome:
     spans: tuple[PieceSpan, ...] = ()  # of an offline line, wanted or not
 
 
+@dataclass
 class Progress:
     """How many frames of a line are decoded and expected. ``pieces``: of its text, roughly while it is cut."""
 
-    def __init__(self) -> None:
-        self.expected = self.pieces = self._ended = 0
-        self._takes: Sequence[Sized] = ()
+    expected: int = 0
+    pieces: int = 0
+    ended: int = 0  # frames of pieces that have ended
+    running: Sequence[Sized] = ()  # the frames of the others
 
     @property
     def done(self) -> int:
         """The frames so far; any thread may ask."""
-        return self._ended + sum(map(len, self._takes))
-
-    @done.setter
-    def done(self, frames: int) -> None:
-        self._takes, self._ended = (), frames
-
-    def expect(self, frames: int, pieces: int) -> None:
-        self.expected, self.pieces = frames, pieces
-
-    def follow(self, takes: Sequence[Sized], ended: int) -> None:
-        """Count the frames of ``takes`` while they are made, and of another that has ended."""
-        self._takes, self._ended = takes, self._ended + ended
+        return self.ended + sum(map(len, self.running))
 
 
 class Speech:
-    """One line in work: an iterator over its chunks, for one reader. Any thread may hold it.
+    """A queued line: an iterator over its chunks, for one reader. Any thread may hold it.
 
-    ``wake_up`` is told what the reader does; a batch puts its own in its place.
+    ``wake_up`` is set when the reader has taken a chunk, left, or asked to stream.
     """
 
-    def __init__(
-        self, line: Line, options: GenerateOptions, delivery: Delivery, wake_up: Waker | None = None
-    ):
-        self.line, self.options, self.wake_up = line, options, wake_up or WakeUpEvent()
+    def __init__(self, line: Line, options: GenerateOptions, delivery: Delivery, wake_up: Waker):
+        self.line, self.options, self.wake_up = line, options, wake_up
         # Without the callback: a reader refers to this, and the cycle would need the garbage collector.
         self.delivery = replace(delivery, on_change=None)
         # Whether streaming is wanted; a text that comes in parts is always streamed.
-        self.is_streamed = delivery.live or not isinstance(line.text, str)
+        self.is_streamed = delivery.live is True or not isinstance(line.text, str)
         self.is_cancelled = False  # whether its reader has left
         self.progress = Progress()
         self._changed = threading.Condition()
         self._chunks: deque[Chunk] = deque()
-        self.queued = 0  # frames of the chunks that wait for the reader
-        self.has_begun = False  # whether there was a chunk
+        self.queued, self.is_full = 0, False  # frames of unread chunks, and whether they are enough for now
+        self.delivered = 0  # chunks, read or not
         self.outcome: Outcome | None = None  # None until it has ended
         self._on_change = delivery.on_change
 
@@ -150,28 +138,25 @@ class Speech:
         return chunk
 
     @property
-    def ready(self) -> bool:
-        return bool(self._chunks) or self.outcome is not None or self.is_cancelled
+    def unread(self) -> int:
+        """The chunks that ``take`` returns without waiting."""
+        return len(self._chunks)
 
     @property
     def ended(self) -> bool:
         """Whether ``result`` returns, or raises, at once."""
         return self.outcome is not None
 
-    @property
-    def has_chunk(self) -> bool:
-        return bool(self._chunks)
-
     def take(self) -> Chunk | None:
         """Wait for the next chunk; None after the last and after ``cancel``. Raises the line's error."""
         with self._changed:
-            self._changed.wait_for(lambda: self.ready)
+            self._changed.wait_for(lambda: self._chunks or self.outcome or self.is_cancelled)
             if not self._chunks:
                 self.check()
                 return None
-            chunk = self._chunks.popleft()
-            was_full = self.is_full
+            chunk, was_full = self._chunks.popleft(), self.is_full
             self.queued -= len(chunk.codes)
+            self.is_full = self.queued >= QUEUED_FRAMES
             if was_full and not self.is_full:  # its codes wait until then
                 self.wake_up.set()
             return chunk
@@ -186,7 +171,7 @@ class Speech:
         with self._changed:
             self.is_cancelled = True
             self._chunks.clear()
-            self.queued = 0
+            self.queued, self.is_full = 0, False
             self._changed.notify_all()
         self.wake_up.set()
 
@@ -195,8 +180,8 @@ class Speech:
     def result(self) -> Spoken:
         """Wait for the line's end and return its best take; the chunks may be of the first one.
 
-        Unread chunks are dropped. A cancelled line has what was made of it. Raises the error that ended the line, and
-        RuntimeError without ``Delivery.keep``.
+        Unread chunks are dropped. A cancelled line has the part that was spoken. Raises the error that ended the line,
+        and RuntimeError without ``Delivery.keep``.
         """
         while not self.ended and not self.is_cancelled and self.take() is not None:
             pass
@@ -222,32 +207,16 @@ class Speech:
 
     # The backend's side
 
-    @property
-    def is_full(self) -> bool:
-        return self.queued >= QUEUED_FRAMES and not self.is_cancelled
-
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; never waits."""
         with self._changed:
             if self.is_cancelled:
                 return
             self._chunks.append(chunk)
-            self.queued, self.has_begun = self.queued + len(chunk.codes), True
+            self.queued, self.delivered = self.queued + len(chunk.codes), self.delivered + 1
+            self.is_full = self.queued >= QUEUED_FRAMES
             self._changed.notify_all()
-        if self._on_change is not None:
-            self._tell(self._on_change)
-
-    def _tell(self, on_change: Callable[[], None]) -> None:
-        """Call ``on_change``; what it raises ends this line only."""
-        try:
-            on_change()
-        except Exception as error:
-            log.warning(
-                "on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error
-            )
-            self._on_change = None
-            self.cancel()
-            self.finish(Outcome(error=error))
+        self._tell(self._on_change)
 
     def finish(self, outcome: Outcome) -> None:
         with self._changed:
@@ -256,8 +225,17 @@ class Speech:
             self.outcome = outcome
             self._changed.notify_all()
         on_change, self._on_change = self._on_change, None
-        if on_change is not None:
-            self._tell(on_change)
+        self._tell(on_change)
 
-    def fail(self, error: BaseException) -> None:
-        self.finish(Outcome(error=error))
+    def _tell(self, on_change: Callable[[], None] | None) -> None:
+        """Call ``on_change``; if it raises, this line alone ends with the error."""
+        try:
+            if on_change is not None:
+                on_change()
+        except Exception as error:
+            log.warning(
+                "on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error
+            )
+            self._on_change = None
+            self.cancel()
+            self.finish(Outcome(error=error))

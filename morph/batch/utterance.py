@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -31,7 +31,7 @@ from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
 from .codec.line_chunks import CUT, NO_CODES, LineChunks, Output
 from .codec.pacing import ChunkSizes, Speed
-from .inbox import Inbox, Signal
+from .inbox import Signal
 from .speech import Chunk, Outcome, Speech
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
 
 @dataclass(frozen=True)
 class Shared:
-    """What the utterances of a session with the model have in common."""
+    """A session's tools, for all utterances."""
 
     builder: PromptBuilder
     speed: Speed
@@ -76,7 +76,7 @@ class Utterance:
     """One line on its way through a batch.
 
     Of a streamed utterance at most one piece has a row, so that a long text takes no row from others; of an offline
-    one all may. Pieces that went wrong are retried once all have a take.
+    one all may. Failed pieces are retried once all have a take.
 
     ``rate`` is in Hz. ``is_alone``: it is decoded beside no other, because the engine failed it.
     """
@@ -85,33 +85,32 @@ class Utterance:
     shared: Shared
     parts: LinePieces
 
-    def __init__(self, speech: Speech, rate: int, inboxes: Sequence[Inbox]):
+    def __init__(self, speech: Speech, signal: Signal, rate: int):
         self.number = next(NUMBERS)
-        self.speech, self._rate, self._inboxes = speech, rate, inboxes
+        self.speech, self.signal, self._rate = speech, signal, rate
         self.order, self.caller = speech.delivery.order, speech.delivery.caller
-        self.is_alone, self.is_streamed = False, speech.is_streamed
-        self.device = -1
+        self.is_alone = False
+        self.device = -1  # that it has begun on, for good; -1 before
         self.failed_on: dict[int, str] = {}  # devices, and why
         self.group = Group.of(speech.options)
-        self.signal = speech.wake_up = Signal(inboxes, self)
-        self._text = TextReader(speech.line.text, self.signal, speech.line.layout)
-        self.status = Status.IDLE if self._text.is_late else Status.QUEUED
-        speech.progress.expected = likely_frames(self._text.text)
+        signal.attach(self)
+        self.text = TextReader(speech.line.text, signal, speech.line.layout)
+        self.status = Status.IDLE if self.text.is_late else Status.QUEUED
+        speech.progress.expected = likely_frames(self.text.text)
+        self.take = 0  # in progress, from 1; 0 until the text is cut into pieces, as far as it has come
         self.rows: dict[int, Piece] = {}
         self.ready: deque[Piece] = deque()  # pieces that want a row
+        self.chunks: LineChunks | None = None  # if it is streamed, from ``open`` on
         self._feed: TextFeed | None = None  # the source of pieces, until its end
         # The same, also after its end, if text is written into its row: the prompt has the first token only.
         self.tokens: TokenFeed | None = None
-        self.take = 1
-        self._has_read = False  # new text, since ``settle``
-        self._given = 0  # pieces that were ready
-        self._in_codec = 0  # offline pieces in the codec
+        self._streamed = self._given = 0  # pieces that ``chunks`` has, and that were ready
+        self.in_codec = 0  # offline pieces
         self._sent_frames = self._sent_samples = 0
         self._stopped: str | None = None  # one of ``takes.STOPPED``, if the line is over before its end
         self._error: BaseException | None = None
         # The state of ``ready[0]``, which has left its row within the piece.
         self.suspended: Suspended | None = None
-        self.is_open = False  # whether its text is cut into pieces, as far as it has come
 
     def become(self, status: Status) -> None:
         """Change the status: the only place that does."""
@@ -124,239 +123,212 @@ class Utterance:
     def read(self) -> None:
         """Begin to read late text. Raises RuntimeError, and cancels the line, if no thread can start."""
         try:
-            self._text.start()
+            self.text.start()
         except RuntimeError as error:
             self.speech.cancel()
             raise RuntimeError(
                 "no thread can be started for a text that comes in parts: try again later"
             ) from error
 
-    # What the scheduler reads
+    def again(self, failed_on: dict[int, str], is_alone: bool) -> Utterance:
+        """Return a new record of a line that failed before anything of it was delivered."""
+        again = Utterance(self.speech, self.signal, self._rate)
+        again.failed_on, again.is_alone = failed_on, is_alone
+        self.speech.progress.ended, self.speech.progress.running = 0, ()
+        return again
+
+    # For the scheduler
 
     @property
     def is_live(self) -> bool:
         """Whether a player waits for it; retries of a streamed line come after its chunks."""
-        return self.is_streamed and self.take == 1
+        return self.chunks is not None if self.take == 1 else not self.take and self.speech.is_streamed
 
     @property
     def length(self) -> float:
-        return max((len(piece.text) for piece in self.ready), default=len(self._text.text))
+        """The characters for which it wants rows."""
+        return max((len(piece.text) for piece in self.ready), default=len(self.text.text))
 
     @property
     def left_s(self) -> float:
+        """The seconds that it has to say."""
         return max(0.0, (self.speech.progress.expected - self._sent_frames) / FRAME_RATE)
 
     @property
     def wants(self) -> int:
+        """The rows it wants beside those it has: at most 1 if streamed, 0 without text or for a full reader."""
+        if self.speech.is_cancelled:
+            return 0
         return len(self.ready) or int(self.status is Status.QUEUED)
 
     def deadline(self, now: float) -> float:
-        if not self.is_open:
+        """Return when its player runs dry, ``now`` before the first chunk."""
+        if (chunks := self.chunks) is None:
             return now
-        return (
-            math.inf if self.speech.is_full or self.chunks.is_starved else self.chunks.sizes.empty_at or now
-        )
+        return math.inf if self.speech.is_full or chunks.is_starved else chunks.sizes.empty_at or now
 
     def allows(self, device: int) -> bool:
+        """Return whether it may begin there: the device has not failed it."""
         return device not in self.failed_on
-
-    def again(self, is_alone: bool) -> Utterance:
-        """Return a new record of a line that failed before anything of it was delivered."""
-        again = Utterance(self.speech, self._rate, self._inboxes)
-        again.failed_on, again.is_alone = self.failed_on, is_alone
-        self.speech.progress.done = 0
-        return again
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether it can be spoken from its beginning: nothing was delivered, and its text is still there."""
-        return not (self.speech.has_begun or self.speech.is_cancelled or self._text.is_late)
 
     # Text and pieces
 
     def open(self, shared: Shared) -> None:
         """Cut the text and build prompts, with the model held; ValueError for what only a prompt shows."""
-        self.shared, options = shared, self.speech.options
-        parts = self.parts = LinePieces(self.speech.line, options, shared.builder)
-        sizes = ChunkSizes(options.chunk_frames, shared.speed, self.speech.delivery.held_s)
-        most = parts.sampling.line_frames
-        self.chunks = LineChunks(self.number, self.speech, sizes, self._rate, most)
-        self.is_open = True
-        text, limit = self._text.text, min(parts.limit or SHORT, SHORT)
-        is_short = len(text) <= limit and parts.normalizer.is_quick(text, self.speech.line.language)
-        if not self._text.is_late and (is_short or (shared.is_list and not self.is_streamed)):
+        line, late, self.shared = self.speech.line, self.text.is_late, shared
+        parts = self.parts = LinePieces(line, self.speech.options, shared.builder)
+        self.take = 1
+        if self.speech.is_streamed:
+            self._open_chunks()
+        text, limit = self.text.text, min(parts.limit or SHORT, SHORT)
+        is_short = len(text) <= limit and parts.normalizer.is_quick(text, line.language)
+        if not late and (is_short or (shared.is_list and self.chunks is None)):
             parts.cut()
-            self._complete_text()
+            self._note_pieces()
             return
-        late_tokens = self._text.is_late and self.speech.line.layout == "token"
-        self._feed = (TokenFeed if late_tokens else TextFeed)(
-            parts, shared.texts, self.signal.set, self._text
-        )
-        self.tokens = self.chunks.tokens = self._feed if isinstance(self._feed, TokenFeed) else None
+        kind = TokenFeed if late and line.layout == "token" else TextFeed
+        self._feed = feed = kind(parts, shared.texts, self.signal.set, self.text)
+        if self.chunks is not None and isinstance(feed, TokenFeed):
+            self.tokens = self.chunks.tokens = feed
         self.follow()
         # A last piece holds nothing back for a crossfade.
-        if not self._text.is_late:
+        if not late:
             self.follow()
+
+    def _open_chunks(self) -> None:
+        speech, speed = self.speech, self.shared.speed
+        sizes = ChunkSizes(speech.options.chunk_frames, speed, speech.delivery.held_s)
+        self.chunks = LineChunks(self.number, speech, sizes, self._rate, self.parts.sampling.line_frames)
+
+    def stream(self) -> None:
+        """Stream an open offline line from now on, unless its samples are being decoded."""
+        if self.chunks is not None or self._stopped or self.take != 1 or self.in_codec:
+            return
+        if all(piece.take is None for piece in self.parts.pieces):
+            self._open_chunks()
+            self._note_pieces()
 
     def follow(self) -> None:
         """Read the next piece of new text, with the model held, unless enough is read."""
         if (feed := self._feed) is None:
             return
-        if self._is_at_limit:
+        if self._frames_left <= 0:
             feed.stop()
-        if feed.has_news and not (feed.done or self._is_ahead(feed)):
-            before = len(self.parts.pieces)
+        is_ahead = self.chunks is not None and feed.is_ahead(len(self.parts.pieces) - self._given)
+        if feed.has_news and not (feed.done or is_ahead):
             feed.poll()
-            self._has_read = True
-            if self.is_streamed:
-                self._add_pieces(before)
+            self._note_pieces()
         if feed.done:
             self._end_text(feed)
-        elif feed.has_news and not self._is_ahead(feed):
+        elif feed.has_news and not is_ahead:
             self.signal.set()
-
-    def _is_ahead(self, feed: TextFeed) -> bool:
-        return self.is_streamed and feed.is_ahead(self._waiting)
-
-    def stream(self) -> None:
-        """Stream an offline line from now on, unless its samples are being made."""
-        if self.is_streamed or self._stopped or self.take > 1 or self._in_codec:
-            return
-        if self.is_open and any(piece.take is not None for piece in self.parts.pieces):
-            return
-        self.is_streamed = True
-        if self.is_open:
-            self._add_pieces(0)
-            if self._feed is None:
-                self._complete()
 
     def _end_text(self, feed: TextFeed) -> None:
         self._feed = None
         if feed.error is not None:
             self._stopped, self._error = "failed", feed.error
-        if self.is_streamed:
-            self._complete()
-        else:
+        if self.chunks is None:
             self.parts.drop_unreachable()
-            self._complete_text()
+        self._note_pieces()
 
-    def _complete_text(self) -> None:
-        """Note that the pieces of a text have come together."""
-        self.speech.progress.expect(expected_of(self.parts.pieces), len(self.parts.pieces))
-        if self.is_streamed:
-            self._add_pieces(0)
-            self._complete()
-
-    def _complete(self) -> None:
-        """Note that all pieces have come."""
-        after_s = 0.0 if self._stopped else sum(piece.after_s for piece in self.parts.pieces)
-        samples, had_ended = round(after_s * self._rate), self.chunks.ended
-        chunk = self.chunks.complete(time.perf_counter(), samples)
-        if chunk is not None and (self._error is None or self.speech.has_begun):
+    def _note_pieces(self) -> None:
+        """Pass new pieces on to the chunks, and note how long the line will be, as far as its text has come."""
+        pieces, progress, is_over = self.parts.pieces, self.speech.progress, self._feed is None
+        if self.chunks is None and not is_over:
+            return
+        chars = 0 if is_over or self.text.is_late else len(self.text.text)
+        progress.expected = max(0 if is_over else progress.expected, expected_of(pieces))
+        progress.pieces = max(len(pieces), chars // (self.parts.limit or SHORT))
+        if (chunks := self.chunks) is None:
+            return
+        for piece in pieces[self._streamed :]:
+            piece.silence = round(piece.pause_s * self._rate)
+            chunks.add_piece(piece)
+        self._streamed = len(pieces)
+        if not is_over or chunks.ended:
+            return
+        after_s = 0.0 if self._stopped else sum(piece.after_s for piece in pieces)
+        chunk = chunks.complete(time.perf_counter(), round(after_s * self._rate))
+        if chunk is not None and (self._error is None or self.speech.delivered):
             self.deliver(Output(self.number, chunk))
-        if self.chunks.ended and not had_ended:
+        if chunks.ended:
             self._end_take()
 
-    def _add_pieces(self, begin: int) -> None:
-        for piece in self.parts.pieces[begin:]:
-            piece.silence = round(piece.pause_s * self._rate)
-            self.chunks.add_piece(piece)
-        pieces, chars = self.parts.pieces, 0 if self._text.is_late else len(self._text.text)
-        expected = max(self.speech.progress.expected, expected_of(pieces))
-        self.speech.progress.expect(expected, max(len(pieces), chars // (self.parts.limit or SHORT)))
-
     @property
-    def _waiting(self) -> int:
-        """Pieces that were not ready so far."""
-        return len(self.parts.pieces) - self._given
-
-    @property
-    def _is_at_limit(self) -> bool:
+    def _frames_left(self) -> float:
+        """The frames until the limit of a streamed line."""
         most = self.parts.sampling.line_frames
-        return self.is_streamed and most is not None and self.speech.progress.done >= most
+        return math.inf if most is None or self.chunks is None else most - self.speech.progress.done
 
     # Status
 
     def settle(self) -> Status:
-        """Get pieces ready for rows, and change the status to what follows from all that has happened."""
-        if self.is_open:
-            if self._feed is not None and self._feed.done:
-                self._end_text(self._feed)
+        """Get pieces ready for rows, and change the status to what follows from all that has happened.
+
+        With rows and another status than RUNNING its pieces are to leave them.
+        """
+        if self.speech.is_cancelled:
+            self._stop("cancelled")
+        if self.take:
             self._make_ready()
         self.become(self._next_status())
-        self._has_read = False
         return self.status
 
     def _make_ready(self) -> None:
-        if self.speech.is_cancelled:
-            self.ready.clear()
-            return
-        is_busy = self.take > 1 or self.rows or self.ready or self.speech.is_full
-        waits = is_busy if self.is_streamed else self._feed is not None
-        if waits or self._is_over or self._is_at_limit:
-            return
-        new = self.parts.pieces[self._given :][: 1 if self.is_streamed else None]
+        chunks, count = self.chunks, None
+        if chunks is not None:
+            is_busy = self.take > 1 or self.rows or self.ready or self.speech.is_full
+            count = 0 if is_busy or chunks.ended or self._frames_left <= 0 else 1
+        elif self._feed is not None or self._stopped:
+            count = 0
+        new = self.parts.pieces[self._given :][:count]
         self.ready += new
         self._given += len(new)
-        if not self.is_streamed:
+        if chunks is None:
             self.shared.prompts.extend(new)
 
     def _next_status(self) -> Status:
-        if not self.is_open and not self._stopped:
-            return Status.QUEUED if self._text.has_news else Status.IDLE
-        if self.rows:
+        if not self.take and not self._stopped:
+            return Status.QUEUED if self.text.has_news else Status.IDLE
+        chunks, feed = self.chunks, self._feed
+        # If the source of a text fails, the sentences that have come are spoken.
+        if self.rows and not (self._stopped and (chunks is None or chunks.ended or self.tokens)):
             return Status.RUNNING
         if self.ready:
             return Status.QUEUED
-        if not self.is_open or self._is_over:
-            return Status.DRAINING if self._in_codec else Status.DONE
-        if self._is_at_limit or (self._feed is None and not self._waiting):
+        if chunks is not None:
+            is_over = chunks.ended
+        else:
+            is_over = bool(self._stopped) or not (feed or any(one.take is None for one in self.parts.pieces))
+        if is_over:
+            return Status.DRAINING if self.in_codec or self.rows else Status.DONE
+        if self._frames_left <= 0 or (feed is None and self._given == len(self.parts.pieces)):
             return Status.DRAINING
-        # An offline text is read to its end before it wants a row; QUEUED, only the model that reading needs.
-        is_read = self._has_read and not self.is_streamed
-        has_news = self._feed is not None and self._feed.has_news and not is_read
-        return Status.QUEUED if has_news and not self.speech.is_full else Status.IDLE
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether nothing of its first take is to be decoded or delivered any more."""
-        if self._stopped == "cancelled":
-            return True
-        if self.is_streamed:
-            return self.chunks.ended
-        has_text = self._feed is not None
-        return bool(self._stopped) or not (has_text or any(one.take is None for one in self.parts.pieces))
-
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether its pieces are to leave their rows before their ends."""
-        goes_on = self.is_streamed and self.tokens is None and not self.chunks.ended
-        return self.speech.is_cancelled or (self._stopped is not None and not goes_on)
-
-    @property
-    def holds_codes(self) -> bool:
-        """Whether there are codes without samples."""
-        return bool(self._in_codec) or self.chunks.in_codec is not None or self.chunks.has_codes
+        # Of an offline text that is read to its end before it wants a row, QUEUED asks for the model.
+        return Status.QUEUED if feed and feed.has_news and not self.speech.is_full else Status.IDLE
 
     # Rows
 
     def begin_piece(self, shared: Shared) -> tuple[Piece, LineRequest] | None:
-        """Return the next piece for a row, or None if there is none after all."""
+        """Return the next piece for a row, or None if there is none after all; errors as ``open``."""
+        if not self.take:
+            self.open(shared)
         self.shared = shared  # it was opened in an earlier session perhaps
         if not self.ready:
             self.follow()
             self._make_ready()
-        if not self.ready:
+        if not self.ready or self.speech.is_cancelled:
             return None
-        piece, parts, is_first = self.ready.popleft(), self.parts, self.take == 1
-        request, most = parts.request(piece, self.take), parts.sampling.line_frames
-        text, words = self.tokens if is_first else None, None
+        piece = self.ready.popleft()
+        request = self.parts.request(piece, self.take)
+        text, words = self.tokens if self.take == 1 else None, None
         if text is not None:
             text.follow(request.guard)
-        elif self.speech.options.wrong_words == END_AT_ONCE:
-            words = follow_words(parts.model, piece.text)
-        if text is None and self.is_live and most is not None:
-            request.guard.max_frames = min(request.guard.max_frames, most - self.speech.progress.done)
+        else:
+            if self.speech.options.wrong_words == END_AT_ONCE:
+                words = follow_words(self.parts.model, piece.text)
+            if self.is_live:
+                request.guard.max_frames = int(min(request.guard.max_frames, self._frames_left))
         if self._feed is not None:
             self.signal.set()  # the next piece may be read
         return piece, replace(request, text=text, words=words, is_streamed=self.is_live, group=self.group)
@@ -383,38 +355,36 @@ class Utterance:
         piece = self.rows.pop(row)
         piece.frames.leave(frames)
         piece.ended = ended
-        self._count_frames(len(frames))
+        self._count_frames()
+        self.speech.progress.ended += len(frames)
+        if ended == BROKEN and self.take == 1:  # otherwise there is an earlier take
+            self.fail(not_finite(self.parts.model.dtype))
         if self.tokens is not None and self.take == 1:
             self.tokens.stop()  # the speech is over, whether or not the text is
-        if ended == BROKEN and self.take == 1:  # otherwise there is an earlier take
-            self.break_off(not_finite(self.parts.model.dtype))
+            if self._feed is not None:
+                self._end_text(self._feed)
         if self.is_live or self._stopped or ended in ("cancelled", BROKEN):
             return None
-        self._in_codec += 1
+        self.in_codec += 1
         return piece
 
-    def _count_frames(self, ended: int = 0) -> None:
-        self.speech.progress.follow([piece.frames for piece in self.rows.values()], ended)
+    def _count_frames(self) -> None:
+        self.speech.progress.running = [piece.frames for piece in self.rows.values()]
 
     # Takes
 
-    @property
-    def _is_kept(self) -> bool:
-        """Whether takes are kept, so that the better one of two can be the result."""
-        return self.speech.delivery.keep or not self.is_streamed
-
     def take_samples(self, piece: Piece, samples: np.ndarray | NotFinite) -> None:
         """Accept the samples of an offline piece, or of a retry; an error fails the line, without an earlier take."""
-        self._in_codec -= 1
+        self.in_codec -= 1
         self.signal.set()
         if isinstance(samples, NotFinite):
             if self.take == 1:
-                self.break_off(samples)
+                self.fail(samples)
             return
         if self._stopped:
             return
         self._judge(piece, piece.end_take()[0], samples)
-        is_busy = self.rows or self.ready or self._in_codec
+        is_busy = self.rows or self.ready or self.in_codec
         if not is_busy and all(piece.take is not None for piece in self.parts.pieces):
             self._end_take()
 
@@ -422,13 +392,16 @@ class Utterance:
         take = self.parts.judge(piece, decoded, wave, self.take)
         if piece.take is not None and not take.better_than(piece.take):
             take = replace(piece.take, number=self.take)
-        piece.take = take if self._is_kept else replace(take, decoded=NO_FRAMES, waveform=NO_SAMPLES)
+        if self.chunks is not None and not self.speech.delivery.keep:  # all of it has been delivered
+            take = replace(take, decoded=NO_FRAMES, waveform=NO_SAMPLES)
+        piece.take = take
 
     def _end_take(self) -> None:
-        """Begin another take of the pieces that went wrong, if there may be one."""
+        """Begin another take of the failed pieces, if there may be one."""
         speech, progress = self.speech, self.speech.progress
         is_last = self.take > speech.options.retries or time.perf_counter() > speech.delivery.last_retry_s
-        if self._stopped or is_last or not self._is_kept:
+        # The better of two takes can only be the result if both are kept.
+        if self._stopped or is_last or not (speech.delivery.keep or self.chunks is None):
             return
         if self.tokens is not None:
             self.tokens.complete()
@@ -442,7 +415,7 @@ class Utterance:
     def deliver(self, output: Output) -> None:
         """Apply a result of the codec."""
         if output.error is not None:
-            self.break_off(output.error)
+            self.fail(output.error)
             return
         chunk = output.chunk
         if chunk is not None and not self.speech.is_cancelled:
@@ -458,7 +431,7 @@ class Utterance:
         """Note that a streamed piece has been delivered to its end."""
         piece = next(one for one in self.parts.pieces if one.take is None)
         decoded, wave = piece.end_take()
-        is_cut = is_last and self.chunks.course == CUT
+        is_cut = is_last and self.chunks is not None and self.chunks.course == CUT
         if is_cut:
             decoded = replace(decoded, ended=CAP)
         self._judge(piece, decoded, wave)
@@ -478,13 +451,12 @@ class Utterance:
 
     # The end
 
-    def cancel(self) -> None:
-        self._stop("cancelled")
-
-    def break_off(self, error: NotFinite) -> None:
-        if self._stopped or self.chunks.ended:
+    def fail(self, error: Exception) -> None:
+        """End the line with an error, unless it has ended."""
+        if self._stopped or (self.chunks is not None and self.chunks.ended):
             return
-        self._error = of_voice(error, self.speech.line.voice.name)
+        name = self.speech.line.voice.name
+        self._error = of_voice(error, name) if isinstance(error, NotFinite) else error
         self._stop("failed")
         self.signal.set()
 
@@ -493,16 +465,16 @@ class Utterance:
         self.close_text()
         self._feed = None
         self.ready.clear()
-        if self.is_open:
+        if self.chunks is not None:
             self.chunks.cancel()
 
     def close_text(self) -> None:
         if self._feed is not None:
             self._feed.stop()
-        self._text.close()
+        self.text.close()
 
     def outcome(self, error: BaseException | None = None) -> Outcome:
-        """Return how it ends: with what was made of it, or with an error. Its text is read no more."""
+        """Return how it ends: with its speech so far, or with an error. Its text is read no more."""
         self.close_text()
         if error is not None:
             return Outcome(error=error)
@@ -513,24 +485,27 @@ class Utterance:
             return Outcome(error=raised)
 
     def _outcome(self) -> Outcome:
-        if not self.is_open:
-            report = LineReport(self.speech.line.name, self._text.text, 0, 0.0, "cancelled", 0)
-            return Outcome(report, Spoken(NO_SAMPLES, self._rate, report))
-        parts, keep, spoken = self.parts, self.speech.delivery.keep, None
-        is_complete = not (self.is_streamed or self._stopped)
+        speech = self.speech
+        if self._error not in (None, self.text.error) and not speech.progress.done:
+            return Outcome(error=self._error)
+        if not self.take:
+            report = LineReport(speech.line.name, self.text.text, 0, 0.0, "cancelled", 0)
+            return Outcome(report, Spoken(NO_SAMPLES, self._rate, report), self._error)
+        parts, keep, spoken = self.parts, speech.delivery.keep, None
+        is_complete = self.chunks is None and not self._stopped
         if keep or is_complete:
             if self._stopped:
                 self._leave_out(self._stopped)
             spoken = assemble(parts, self.shared.describe(), self._stopped)
-        takes = [piece.take for piece in parts.pieces if piece.take is not None]
-        seconds = self._sent_samples / self._rate
-        report = (
-            spoken.report if spoken else report_of(parts, takes, self._sent_frames, seconds, self._stopped)
-        )
+            report = spoken.report
+        else:
+            takes = [piece.take for piece in parts.pieces if piece.take is not None]
+            seconds = self._sent_samples / self._rate
+            report = report_of(parts, takes, self._sent_frames, seconds, self._stopped)
         if keep:
             warn_of(report)
-        if spoken is not None and is_complete and (self.speech.is_streamed or not keep):
+        if spoken is not None and is_complete and (speech.is_streamed or not keep):
             # Streaming was asked for too late, or the audio is wanted only at the end.
-            self.speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
+            speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
         spans = () if spoken is None else spoken.spans
         return Outcome(report, spoken if keep else None, self._error, parts.text_tokens, spans)

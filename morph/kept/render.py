@@ -11,7 +11,7 @@ import torch
 
 from ..batch.key import SOUND_VERSION
 from ..batch.speaks import Speaks
-from ..batch.speech import Delivery, OutOfService, Speech
+from ..batch.speech import LATER, Delivery, OutOfService, Speech
 from ..options import FRAME_RATE, GenerateOptions
 from ..runtime.collector import frozen_objects
 from ..runtime.wake_up import WakeUpEvent
@@ -171,10 +171,10 @@ class _Run:
         is_played = self._listener.wants_sound
         deliveries = [
             Delivery(
-                live=indices[0] == index >= self._turn and index not in self._listener.complete,
+                live=(indices[0] == index >= self._turn and index not in self._listener.complete)
+                or (LATER if is_played else False),
                 order=index if is_played else -self._likely[index],
                 on_change=self._wake_up.set,
-                may_stream=is_played,
             )
             for index in indices
         ]
@@ -226,7 +226,7 @@ class _Run:
         speech = self._speeches[index]
         if not speech.is_streamed:
             speech.stream()
-        while speech.has_chunk and (chunk := speech.take()) is not None:
+        while speech.unread and (chunk := speech.take()) is not None:
             self._is_begun = True
             self._listener.on_sound(index, chunk.samples)
             if chunk.last:

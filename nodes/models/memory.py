@@ -136,7 +136,7 @@ class ManagedModel:
         ``cast``: characters whose voices may have models of their own (``Voice.by``). Raises ValueError if models on
         several devices differ, or a character's model has another checkpoint.
         """
-        from ...morph.batch.by_voice import ByVoice
+        from ...morph.batch.speaks import ByVoice
 
         others = {
             name: one for name, voice in (cast or {}).items() if (one := self._other(name, voice)) is not None

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ...morph.batch.inbox import BatchClosed
-from ...morph.batch.speech import Chunk, Delivery, Outcome, Speech
+from ...morph.batch.speech import LATER, Chunk, Delivery, Outcome, Speech
 from ...morph.options import AUTO_ROWS, FRAME_RATE, GenerateOptions
 from ...morph.runtime.wake_up import WakeUpEvent
 from ...morph.speech.lines import Line, LineReport, Spoken
@@ -69,15 +69,15 @@ class RemoteLine:
         def tell(frames: int, expected: int) -> None:
             if number == 1:
                 made = speech.progress
-                made.done = max(made.done, frames)
-                made.expected = max(made.done, expected or made.expected)
+                made.ended = max(made.ended, frames)
+                made.expected = max(made.ended, expected or made.expected)
 
         return AnswerListener(take, tell)
 
     def _add(self, samples: np.ndarray) -> None:
         self._sound.append(samples)
         self._samples += len(samples)
-        self.speech.progress.done = self._frames(self._samples)
+        self.speech.progress.ended = self._frames(self._samples)
         self._pass_on()
 
     def _pass_on(self) -> None:
@@ -104,7 +104,7 @@ class RemoteLine:
         speech, report = self.speech, spoken.report
         if speech.is_streamed and not speech.ended:
             self._put(np.zeros(0, dtype=np.float32), last=True)
-        speech.progress.done = speech.progress.expected = report.frames
+        speech.progress.ended = speech.progress.expected = report.frames
         self._end(Outcome(report, spoken if speech.delivery.keep else None))
 
     def fail(self, error: BaseException) -> None:
@@ -322,7 +322,7 @@ class RemoteSpeaks:
 
     def _job(self, line: RemoteLine, take: int) -> SpeechJob:
         """Return a line's job: offline lines come in one piece, those that may stream later in few events."""
-        is_streamed, later = line.speech.is_streamed, line.speech.delivery.may_stream
+        is_streamed, later = line.speech.is_streamed, line.speech.delivery.live == LATER
         if take > 1:  # the first take was streamed
             is_streamed = later = False
         if is_streamed or not self.facts.takes_interval:

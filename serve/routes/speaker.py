@@ -198,7 +198,7 @@ class SpeechReader:
         speed = SpeedChange(self._speed, self._sample_rate)
         while True:
             self._news.clear()
-            while self._failure is None and self._speech.ready:
+            while self._failure is None and (self._speech.unread or self._speech.ended):
                 try:
                     chunk = self._speech.take()
                 except Exception as error:

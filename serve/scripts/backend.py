@@ -186,7 +186,7 @@ def mark_adapters(cast: Cast, own: Iterable[str]) -> Cast:
 def speaking(synthesizer: Synthesizer, path: Path, own: CastAdapters, rows: int) -> Iterator[Speaks]:
     """Yield a backend for up to ``rows`` concurrent lines of the checkpoint in ``path``; errors as ``adapt``."""
     from ...morph.batch.batch import Batch
-    from ...morph.batch.by_voice import ByVoice
+    from ...morph.batch.speaks import ByVoice
 
     with ExitStack() as batches:
         adapted = [synthesizer.with_adapter(adapter, strength, path) for adapter, strength in own.values()]

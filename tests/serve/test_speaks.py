@@ -22,9 +22,9 @@ import torch
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.by_voice import ByVoice
 from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.batch.inbox import BatchClosed
+from qwen3_tts_morph.morph.batch.speaks import ByVoice
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.kept.cache import LineCache

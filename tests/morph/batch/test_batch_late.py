@@ -8,7 +8,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
-from qwen3_tts_morph.morph.batch.inbox import Inbox
+from qwen3_tts_morph.morph.batch.inbox import Inbox, Signal
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.batch.utterance import Shared, Utterance
@@ -184,10 +184,11 @@ def test_an_iterator_whose_close_blocks_holds_up_nobody(synthesizer, voice) -> N
 
 def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> None:
     """A prompt takes some milliseconds, and all lines wait for it."""
-    speech = Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), WakeUpEvent())
-    line, counts = Utterance(speech, 24000, [Inbox()]), []
+    signal = Signal([Inbox()])
+    speech = Speech(late(["One. " * 500], voice, "sentence"), OPTIONS, Delivery(), signal)
+    line, counts = Utterance(speech, signal, 24000), []
     line.read()
-    wait_until(lambda: line._text._ended)
+    wait_until(lambda: line.text._ended)
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
         shared = Shared(builder, Speed(0.08), str, synthesizer.engine.texts, deque())

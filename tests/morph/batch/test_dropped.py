@@ -37,7 +37,7 @@ def in_a_cycle(one: object) -> None:
 def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthesizer, monkeypatch) -> None:
     service = Batch(synthesizer, 1)
     in_a_cycle(service)
-    job, scheduler, inbox = service._job, service.loop._scheduler, service.loop.inbox
+    job, scheduler, inbox = service._job, service.loop.scheduler, service.loop.inbox
     handle, ran = Loop._handle, threading.Event()
 
     def collect_and_handle(one: Loop, has_model: bool = True) -> None:

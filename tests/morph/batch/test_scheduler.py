@@ -60,7 +60,7 @@ class World:
     """Devices whose pieces take ``PIECE_S`` each; it checks the rules of every admission."""
 
     def __init__(self, rows: list[int], **bounds: float):
-        self.scheduler, self.rows = Scheduler[Said](rows, **bounds), rows
+        self.scheduler, self.rows = Scheduler(rows, **bounds), rows
         self.now, self.running = 0.0, list[tuple[float, int, Said]]()
         self.given = list[Said]()
 
@@ -316,7 +316,7 @@ def test_groups_make_frames_in_rounds_the_earliest_deadline_first() -> None:
 
 def test_a_failed_utterance_goes_to_another_device() -> None:
     world, said = World([1, 1]), Said(excluded={0})
-    world.scheduler.resubmit(said, 0.0)
+    world.scheduler.submit([said], 0.0, is_retry=True)
     assert not world.scheduler.next(0, 1, 0.0) and world.scheduler.next(1, 1, 0.0) == [said]
 
 
@@ -342,7 +342,7 @@ def test_a_device_that_fails_gets_no_more_while_another_is_sound() -> None:
     world.submit(Said())
     for device in (0, 1):
         for _ in range(BROKEN_AFTER):
-            world.scheduler.note_end(device, True)
+            world.scheduler.note_end([device], True)
         assert world.scheduler.offers(0, world.now) == bool(device), "if all fail, none is left out"
 
 

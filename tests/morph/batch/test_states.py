@@ -19,9 +19,10 @@ from qwen3_tts_morph.morph.batch import scheduler
 from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch import utterance as utterance_module
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.loop import BatchClosed, Loop
+from qwen3_tts_morph.morph.batch.inbox import BatchClosed
+from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.batch.scheduler import Busy
-from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.speech import LATER, Delivery, Speech
 from qwen3_tts_morph.morph.batch.utterance import Status, Utterance
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
@@ -65,7 +66,7 @@ class Watch:
             assert one.status is Status.RUNNING, f"{one.status.name}, with a row"
             assert one.rows[row].frames.row == row, "a piece is in another row"
             assert one.number in loop._active and not one.speech.ended, "a line that has ended has a row"
-        places = list(loop._scheduler._places.values())  # at once: callers add to them
+        places = list(loop.scheduler._places.values())  # at once: callers add to them
         pending = [changed() for changed in list(loop.inbox.changed)]
         for one in {*loop._active.values(), *(place.utterance for place in places)}:
             assert one.status is not Status.DONE, "a line that has ended is not forgotten"
@@ -76,7 +77,7 @@ class Watch:
             waits = one.ready and one.status not in (Status.QUEUED, Status.RUNNING)
             assert not waits or one in pending, "a piece waits for ever"
             assert len(one.rows) <= 1 or not one.is_live, "a streamed line has two rows"
-            is_resting = one.is_open and one.chunks.is_resting
+            is_resting = one.chunks is not None and one.chunks.is_resting
             assert not is_resting or one.chunks.piece.frames.row is not None, "a line rests for ever"
         assert loop._turns.begun <= loop._active.keys(), "a line that needs nothing has a codec state"
         for place in places:
@@ -119,7 +120,7 @@ class Machine:
         text = draws.choice([*TEXTS, BAD]) if not late else Fed()
         line = Line(text, self.voice, seed=draws.randrange(5), layout=draws.choice(["sentence", "token"]))
         options = replace(OPTIONS, seq_groups=draws.choice([5, 5, 1]))
-        delivery = Delivery(live=draws.random() < 0.6, keep=draws.random() < 0.7, may_stream=True)
+        delivery = Delivery(draws.random() < 0.6 or LATER, keep=draws.random() < 0.7)
         try:
             speech = self.batch.speak(line, options, delivery)
         except Busy:
@@ -130,7 +131,7 @@ class Machine:
 
     def read(self) -> None:
         for speech in self.draws.sample(self.open, min(2, len(self.open))):
-            if speech.has_chunk:
+            if speech.unread:
                 speech.take()
             elif speech.ended:
                 self.check(speech)
@@ -145,7 +146,7 @@ class Machine:
         until = time.monotonic() + PATIENCE
         while not is_done():
             for speech in list(speeches):
-                if speech.has_chunk:
+                if speech.unread:
                     speech.take()
                 elif speech.ended:
                     self.check(speech)

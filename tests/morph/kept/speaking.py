@@ -32,7 +32,7 @@ class Watched:
         if line.seed not in self.failing:
             return self.batch.speak(line, options, delivery)
         speech = Speech(line, options, delivery or Delivery(), WakeUpEvent())
-        speech.fail(self.failing[line.seed])
+        end_with(speech, self.failing[line.seed])
         return speech
 
     def speak_all(
@@ -76,7 +76,7 @@ class Scripted:
 
 
 def put(speech: Speech, samples: Sequence[float], last: bool = False) -> None:
-    speech.progress.done += 1
+    speech.progress.ended += 1
     speech.put(Chunk(torch.zeros(1, 16, dtype=torch.int64), np.array(samples, dtype=np.float32), 0, last))
 
 
@@ -84,3 +84,7 @@ def end(speech: Speech, samples: Sequence[float], ended: str = "eos", takes: int
     line, waveform = speech.line, np.array(samples, dtype=np.float32)
     report = LineReport(line.name, str(line.text), 1, len(waveform) / RATE, ended, 1, takes=takes)
     speech.finish(Outcome(report, Spoken(waveform, RATE, report)))
+
+
+def end_with(speech: Speech, error: BaseException) -> None:
+    speech.finish(Outcome(error=error))

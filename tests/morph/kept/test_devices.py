@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.codec.line_chunks import Output
 from qwen3_tts_morph.morph.batch.fleet import Fleet
-from qwen3_tts_morph.morph.batch.utterance import Utterance
+from qwen3_tts_morph.morph.batch.scheduler import BROKEN_AFTER
+from qwen3_tts_morph.morph.batch.speech import Delivery
+from qwen3_tts_morph.morph.batch.utterance import Shared, Utterance
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.kept.render import speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
+
+from tests.patience import wait_until
 
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=2, retries=0)
 DEVICES = ["cpu", "cpu (2)"]
@@ -55,17 +60,16 @@ def assert_same(some: list[Spoken], others: list[Spoken]) -> None:
         assert replace(one.report, device="", notes=()) == other.report
 
 
-def break_device(batch: Batch, error: BaseException, seeds: set[int] | None = None) -> None:
-    """Let a device fail at every line, or at the lines with these seeds."""
-    loop, opened = batch.loop, batch.loop._open
+def break_device(patch: pytest.MonkeyPatch, device: int, error: Exception) -> None:
+    """Let a device fail at every line."""
+    opened = Utterance.open
 
-    def fail(one: Utterance) -> bool:
-        if seeds is not None and one.speech.line.seed not in seeds:
-            return opened(one)
-        loop._fail(one, error)
-        return False
+    def fail(one: Utterance, shared: Shared) -> None:
+        if one.device == device:
+            raise error
+        opened(one, shared)
 
-    loop._open = fail
+    patch.setattr(Utterance, "open", fail)
 
 
 def test_lines_are_those_of_one_device_and_say_which_made_them(fleet, alone, models) -> None:
@@ -78,10 +82,11 @@ def test_lines_are_those_of_one_device_and_say_which_made_them(fleet, alone, mod
     assert "devices: " in said and "on cpu, " in said
 
 
-def test_a_line_that_fails_on_one_device_is_made_on_another(fleet, batches, alone, models) -> None:
+def test_a_line_that_fails_on_one_device_is_made_on_another(fleet, alone, models, monkeypatch) -> None:
     lines = numbered(models)
-    break_device(batches[0], RuntimeError("this device is broken"))
-    together = speak_lines(fleet, lines, OPTIONS)
+    with monkeypatch.context() as patch:
+        break_device(patch, 0, RuntimeError("this device is broken"))
+        together = speak_lines(fleet, lines, OPTIONS)
     assert_same(together, speak_lines(alone, lines, OPTIONS))
     assert {one.report.device for one in together} == {"cpu (2)"}
     notes = {note for one in together for note in one.report.notes}
@@ -90,8 +95,29 @@ def test_a_line_that_fails_on_one_device_is_made_on_another(fleet, batches, alon
     }
 
 
-def test_no_memory_on_one_device_ends_all(fleet, batches, models) -> None:
-    break_device(batches[1], torch.cuda.OutOfMemoryError("full"))
+def test_a_device_whose_lines_break_off_gets_no_more(fleet, models, monkeypatch) -> None:
+    """Audio was delivered, so they are not retried elsewhere."""
+    deliver, lines = Utterance.deliver, numbered(models, 4)
+
+    def break_off(one: Utterance, output: Output) -> None:
+        deliver(one, output)
+        if one.device == 0:
+            one.fail(RuntimeError("this device is broken"))
+
+    def count_failures() -> int:
+        speeches = fleet.speak_all(lines, OPTIONS, [Delivery(keep=False)] * len(lines))
+        wait_until(lambda: all(one.ended for one in speeches))
+        return sum(one.outcome.error is not None for one in speeches)
+
+    monkeypatch.setattr(Utterance, "deliver", break_off)
+    failures = 0
+    while failures < BROKEN_AFTER:
+        failures += count_failures()
+    assert count_failures() == 0
+
+
+def test_no_memory_on_one_device_ends_all(fleet, models, monkeypatch) -> None:
+    break_device(monkeypatch, 1, torch.cuda.OutOfMemoryError("full"))
     with pytest.raises(torch.cuda.OutOfMemoryError, match="full"):
         speak_lines(fleet, numbered(models), OPTIONS)
 

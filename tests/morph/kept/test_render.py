@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.speech.report import outcome
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
 
-from tests.morph.kept.speaking import Scripted, Watched, end, put
+from tests.morph.kept.speaking import Scripted, Watched, end, end_with, put
 
 OPTIONS = GenerateOptions(sampling=Sampling(max_new_tokens=7), batch_size=2, retries=0)
 VOICE = Voice("preset", "0b6", speaker="ryan")
@@ -105,7 +105,7 @@ def test_no_memory_no_server_and_the_users_wish_end_all_lines(error) -> None:
     speaks = Scripted()
 
     def fail(*_: object) -> None:
-        speaks.speeches[1].fail(error)
+        end_with(speaks.speeches[1], error)
 
     with pytest.raises(type(error)):
         speak_lines(speaks, numbered(VOICE, 3), OPTIONS, None, Listener(on_phase=fail))
@@ -228,9 +228,11 @@ def test_a_line_that_fails_while_it_is_heard_is_made_again_and_nothing_follows_w
     heard = Heard(
         *[lambda: None] * 2,
         lambda: put(speaks.speeches[0], [1]),
-        lambda: speaks.speeches[0].fail(RuntimeError("broken")),
+        lambda: end_with(speaks.speeches[0], RuntimeError("broken")),
         lambda: end(speaks.speeches[1], [2]),
-        lambda: end(speaks.speeches[2], [1, 3]) if works else speaks.speeches[2].fail(RuntimeError("again")),
+        lambda: (
+            end(speaks.speeches[2], [1, 3]) if works else end_with(speaks.speeches[2], RuntimeError("again"))
+        ),
     )
     spoken = speak_lines(speaks, numbered(VOICE, 2), OPTIONS, None, heard.listener)
     assert [one for one in heard.events if one[0] == "sound"] == [("sound", 0, [1]), ("sound", 1, [2])]

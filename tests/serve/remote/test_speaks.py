@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
-from qwen3_tts_morph.morph.batch.speech import Delivery
+from qwen3_tts_morph.morph.batch.speech import LATER, Delivery
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
@@ -177,7 +177,7 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
         app_module, "read_request", lambda body, *more: sent.append(body) or read(body, *more)
     )
     line = ryan(client)
-    deliveries = (Delivery(), Delivery(live=False, may_stream=True), UNHEARD)
+    deliveries = (Delivery(), Delivery(LATER), UNHEARD)
     with RemoteSpeaks(facts) as speaks:
         spoken = [speaks.speak(line, SHORT, one).result() for one in deliveries]
     said = [(one.stream_format, one.event_interval) for one in sent]
