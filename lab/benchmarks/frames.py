@@ -26,9 +26,11 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.decode.eager import Experiment, decode
+from qwen3_tts_morph.morph.decode.eager import Experiment, open_rows
+from qwen3_tts_morph.morph.decode.loop import decode_lines
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import RowPlan
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt
@@ -91,7 +93,8 @@ class FrameBench:
         guard = Guard(sampling.max_frames, detect_loops=False)
         line, options = LineRequest(self.prompt, guard), GenerateOptions(seq_groups, sampling)
         experiment = Experiment(stream=default_stream(self.device))
-        return decode(self.model, [line], options, experiment=experiment)[0].codes
+        with open_rows(self.model, options, RowPlan(1, 1), experiment) as rows:
+            return decode_lines(self.model, rows, [line])[0].codes
 
     def replayed(self, name: str, seq_groups: int, sampling: Sampling | None = None) -> torch.Tensor:
         """Decode with the graph engine, with or without kernels; codes ``[T, 16]``."""

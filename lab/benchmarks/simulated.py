@@ -30,7 +30,7 @@ from qwen3_tts_morph.morph.decode.rows import ALIGNMENT
 from qwen3_tts_morph.morph.frame.noise import GROUPS
 from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
-from qwen3_tts_morph.morph.graph.readback import LAG, Readback
+from qwen3_tts_morph.morph.graph.rows import LAG, Readback
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
 from qwen3_tts_morph.morph.waveform.in_flight import SamplesInFlight

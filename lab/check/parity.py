@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model, limit_threads
@@ -132,7 +131,7 @@ def compare_with_upstream(synthesizer: Synthesizer, line: Line, frames: int) -> 
     options = GenerateOptions(PREDICTED_GROUPS, sampling)
     with synthesizer.session():
         theirs = upstream_codes(model, line, sampling)
-        [ours] = decode(model, _requests(model, line, sampling), options)
+        [ours] = Engine("eager").decode(model, _requests(model, line, sampling), options)
     return CodeComparison.of(ours.codes, theirs)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from ..graph.room import position_bytes
+from ..graph.pool import position_bytes
 from ..model.model import Model
 from ..options import MOST_LINES
 from ..speech.pieces import piece_limit

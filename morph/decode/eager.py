@@ -13,10 +13,9 @@ from ..model.finite import NotFinite
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
-from .loop import decode_lines
 from .predictor import Predictor
 from .request import Group, LatePart, LineRequest
-from .rows import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Decoded, Frame, RowPlan
+from .rows import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Frame, RowPlan
 from .sampling import check_finite, line_stream, penalize_repetition, sample_tokens
 from .talker import EagerTalker
 
@@ -61,21 +60,6 @@ class FirstGroup:
         self._seen.scatter_(1, token[:, None], True)
         self._frames += 1
         return token
-
-
-def decode(
-    model: Model,
-    lines: Sequence[LineRequest],
-    options: GenerateOptions,
-    on_frame: Callable[[int], None] | None = None,
-    experiment: Experiment | None = None,
-) -> list[Decoded]:
-    """Decode lines to their ends, each by itself, in order; see ``Engine.decode``.
-
-    ``experiment``: replaced parts, for measurements and tests.
-    """
-    with open_rows(model, options, RowPlan.of_lines(lines, options.batch_size), experiment) as rows:
-        return decode_lines(model, rows, lines, on_frame)
 
 
 @contextmanager

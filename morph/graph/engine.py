@@ -35,8 +35,7 @@ from ..runtime.warm_ups import LONG, TOGETHER
 from ..text.duration import reserved_frames
 from ..voice.prompt import Prompt, PromptPrefix
 from .backend import FrameBackend
-from .readback import LAG, Readback
-from .rows import FIRST_AT_ONCE, RowTable
+from .rows import FIRST_AT_ONCE, LAG, Readback, RowTable
 
 SMALLEST_WINDOW = 256  # positions; windows double from here
 PROMPT_STEP = 64  # prompts are padded to a multiple of this, so that few prefills are captured

@@ -9,12 +9,14 @@ from ..runtime.capture import CaptureStream
 from ..runtime.fallback import Fallback
 from ..runtime.sizes import next_power_of_2
 from .backend import FrameBackend
-from .engine import GraphDecoder
+from .engine import LATE_CONTEXT, GraphDecoder
 
 SINGLE_LINE_CONTEXT = 512  # positions that a single line's cache has at least: 40 s, 60 MB in bf16
 # The largest kept batch, in rows needed: capturing another takes 0.2 s, and rows beyond MANY cost time in every frame.
 SPARE_ROWS, SPARE_OF_MANY = 4, 1.5
 MANY = 64
+MOST_POSITIONS = 2048  # of a row: 30 s of reference and two minutes of speech
+SHARE = 3  # of the free memory, the caches of all rows take a third at most
 
 
 def rounded_rows(lines: int) -> int:
@@ -65,3 +67,18 @@ class DecoderPool:
             decoder.free()
         self._decoders.clear()
         self._views.free()
+
+
+def roomy_context(model: Model, rows: int, free: int) -> int:
+    """Return the positions that each row's cache gets before the first line, for ``free`` bytes of memory."""
+    context = MOST_POSITIONS
+    while context > LATE_CONTEXT and rows * context * position_bytes(model) > free // SHARE:
+        context //= 2
+    return context
+
+
+def position_bytes(model: Model) -> int:
+    """Return the bytes of one position of a row: keys and values of all talker layers, and its text."""
+    config = model.config.talker_config
+    cached = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    return (cached + config.hidden_size) * model.dtype.itemsize

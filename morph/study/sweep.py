@@ -6,9 +6,10 @@ from dataclasses import astuple, dataclass, replace
 
 import torch
 
-from ..decode.eager import Experiment, decode
+from ..decode.eager import Experiment, open_rows
+from ..decode.loop import decode_lines
 from ..decode.predictor import Predictor
-from ..decode.rows import Decoded
+from ..decode.rows import Decoded, RowPlan
 from ..decode.sampling import distribution
 from ..engine import Choice
 from ..model.crossbar import crossbar
@@ -153,13 +154,13 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
 
 def _trace(study: _Study) -> tuple[torch.Tensor, torch.Tensor]:
     trace: list[tuple[torch.Tensor, torch.Tensor]] = []
-    decode(
-        study.model,
-        [study.parts.request(study.parts.pieces[0])],
-        replace(study.parts.options, seq_groups=PREDICTED_GROUPS),
-        study.count,
-        Experiment(observe=lambda hidden, codes: trace.append((hidden, codes))),
+    request, experiment = (
+        study.parts.request(study.parts.pieces[0]),
+        Experiment(lambda *frame: trace.append(frame)),
     )
+    options = replace(study.parts.options, seq_groups=PREDICTED_GROUPS)
+    with open_rows(study.model, options, RowPlan(1, 1), experiment) as rows:
+        decode_lines(study.model, rows, [request], study.count)
     hidden, codes = zip(*trace, strict=True)
     return torch.cat(hidden), torch.cat(codes)
 

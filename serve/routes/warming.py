@@ -10,7 +10,7 @@ from ...morph.audio.writer import encode, open_encoder
 from ...morph.batch.batch import Batch
 from ...morph.batch.speech import Delivery
 from ...morph.decode.rows import NOTHING_AHEAD, Ahead
-from ...morph.graph.room import roomy_context
+from ...morph.graph.pool import roomy_context
 from ...morph.model.model import Model
 from ...morph.options import GenerateOptions
 from ...morph.speech.lines import Line

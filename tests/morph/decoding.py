@@ -88,6 +88,11 @@ def decode_graphs(decoder: GraphRowsDecoder, model, lines, options, on_frame=Non
         return decode_lines(model, rows, lines, on_frame)
 
 
+def decode_eager(model, lines, options, on_frame=None, experiment=None) -> list[Decoded]:
+    with eager.open_rows(model, options, RowPlan(len(lines), len(lines)), experiment) as rows:
+        return decode_lines(model, rows, lines, on_frame)
+
+
 class SameNoise:
     """Samples for the eager engine with the graph engine's noise, group by group and frame by frame."""
 
@@ -111,7 +116,7 @@ def eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch, guards
             patch.setattr(eager, "sample_tokens", sample)
             patch.setattr(predictor, "sample_tokens", sample)
             lines = line_requests([prompt], guards and guards[row : row + 1])
-            decoded += eager.decode(model, lines, GenerateOptions(seq_groups, sampling))
+            decoded += decode_eager(model, lines, GenerateOptions(seq_groups, sampling))
     return decoded
 
 

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.decode.eager import decode
 from qwen3_tts_morph.morph.decode.request import Guard
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
@@ -15,7 +14,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from lab.check.parity import upstream_settings
 from lab.upstream.over import upstream_of, wrap
 from lab.upstream.package import import_qwen_tts
-from tests.morph.decoding import line_requests, one_stream
+from tests.morph.decoding import decode_eager, line_requests, one_stream
 from tests.morph.pairwise import pairwise
 
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
@@ -73,7 +72,7 @@ def our_codes(model, texts, voice: Voice, language: str, sampling: Sampling):
     prompts = [PromptBuilder(model).build(text, voice, language) for text in texts]
     guards = [Guard(sampling.max_frames, detect_loops=False) for _ in texts]
     torch.manual_seed(1234)
-    decoded = decode(
+    decoded = decode_eager(
         model,
         line_requests(prompts, guards),
         GenerateOptions(15, sampling),

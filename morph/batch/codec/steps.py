@@ -33,8 +33,6 @@ class CodecSteps:
     def __init__(self, open_codec: Callable[[], LineCodec], module: Computes, speed: Speed):
         self._open_codec, self._module, self._speed = open_codec, module, speed
         self.begun = set[int]()
-        # Of the rows of resting lines: the frames at which a chunk is due, and when their readers run dry.
-        self._due_at, self._dry_at = np.zeros(0, dtype=np.int64), np.zeros(0)
         self._resting: dict[int, LineChunks] = {}  # by row
         self._were_few = True
         self._fullest = 1  # frames; of all chunks that were waited for
@@ -50,6 +48,7 @@ class CodecSteps:
     def use(self, rows: RowBuffers) -> None:
         """Follow the frames of these rows."""
         self._rows = rows
+        # Of the rows of resting lines: the frames at which a chunk is due, and when their readers run dry.
         self._due_at, self._dry_at = np.full(len(rows.counts), NEVER), np.full(len(rows.counts), np.inf)
 
     def _begin(self, line: LineChunks) -> None:

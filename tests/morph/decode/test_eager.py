@@ -23,7 +23,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from tests.morph.decoding import GREEDY, decode_coming, line_requests
+from tests.morph.decoding import GREEDY, decode_coming, decode_eager, line_requests
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 13]
@@ -34,7 +34,7 @@ def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, gu
     prompts = [PromptBuilder(model).build(TEXTS[row], voice) for row in rows]
     guards = guards or [Guard(frames, detect_loops=False) for _ in rows]
     seeds = [SEEDS[row] for row in rows]
-    return eager.decode(
+    return decode_eager(
         model, line_requests(prompts, guards, seeds), GenerateOptions(seq_groups, Sampling()), on_frame
     )
 
@@ -44,7 +44,7 @@ def test_another_seed_gives_other_codes(load) -> None:
     voice = preset_voice(model, "ryan")
     prompt = PromptBuilder(model).build(TEXTS[0], voice)
     runs = [
-        eager.decode(
+        decode_eager(
             model, line_requests([prompt], [Guard(10, False)], [seed]), GenerateOptions(5, Sampling())
         )
         for seed in (1, 1, 2)
@@ -134,7 +134,7 @@ def test_each_line_ends_no_earlier_than_its_own_minimum(load) -> None:
     prompts = [plain, replace(plain, min_frames=7), replace(plain, min_frames=3)]
     guards = [Guard(20, False) for _ in prompts]
     with talker_says(model, lambda step: one_likely(model, eos)):
-        decoded = eager.decode(
+        decoded = decode_eager(
             model,
             line_requests(prompts, guards, SEEDS),
             GenerateOptions(1, Sampling()),
@@ -193,7 +193,7 @@ def test_an_observer_gets_the_states_that_each_frame_was_made_from(load):
     model = load("tiny", "custom_voice")
     prompt = PromptBuilder(model).build(TEXTS[0], preset_voice(model, "ryan"))
     seen = []
-    [line] = eager.decode(
+    [line] = decode_eager(
         model,
         line_requests([prompt], [Guard(6)]),
         GenerateOptions(15, GREEDY),

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
@@ -18,7 +17,7 @@ from qwen3_tts_morph.morph.graph.engine import (
     largest_prefill,
     split_prefill,
 )
-from qwen3_tts_morph.morph.graph.readback import LAG
+from qwen3_tts_morph.morph.graph.rows import LAG
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 
@@ -29,6 +28,7 @@ from tests.morph.decoding import (
     SEEDS,
     GraphDecoder,
     assert_equal,
+    decode_eager,
     eager_lines,
     graph_lines,
     guards_of,
@@ -251,7 +251,7 @@ def test_space_is_reserved_for_what_a_line_is_likely_to_need(load):
 def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch, seq_groups, rows):
     model = load_model(checkpoint("tiny-1.7B", "custom_voice"), LoadOptions("fp32", "sdpa"), "cuda")
     prompts = prompts_of(model, rows=rows)
-    theirs = eager.decode(
+    theirs = decode_eager(
         model,
         line_requests(prompts),
         GenerateOptions(seq_groups, GREEDY),

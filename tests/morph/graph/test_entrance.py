@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead, RowPlan
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS, Buffers
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG
-from qwen3_tts_morph.morph.graph.readback import Readback
+from qwen3_tts_morph.morph.graph.rows import Readback
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, CaptureStream
 from qwen3_tts_morph.morph.voice.create import preset_voice

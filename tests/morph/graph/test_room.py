@@ -3,7 +3,7 @@
 import pytest
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.weights import Weights
-from qwen3_tts_morph.morph.graph.room import MOST_POSITIONS, position_bytes, roomy_context
+from qwen3_tts_morph.morph.graph.pool import MOST_POSITIONS, position_bytes, roomy_context
 
 
 def test_a_position_takes_what_the_buffers_have_more_with_it(load):
