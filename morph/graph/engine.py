@@ -53,10 +53,7 @@ FEW_NEWCOMERS = 2  # new lines that are prefilled one by one, in a third of the 
 
 
 def choose_window(positions: int) -> int:
-    window = SMALLEST_WINDOW
-    while window < positions:
-        window *= 2
-    return window
+    return max(SMALLEST_WINDOW, 1 << (positions - 1).bit_length())
 
 
 def pad_length(positions: int) -> int:
@@ -85,8 +82,6 @@ class GraphDecoder:
         captures: CaptureStream | None = None,
         views: WeightViews | None = None,
     ):
-        if batch < 1:
-            raise ValueError(f"batch is {batch}: choose 1 or more")
         self.batch = batch
         self.context = choose_window(context)
         self.frames = frames or FrameBackend()
@@ -270,13 +265,10 @@ class GraphDecoder:
 
         graphs.run(key, run)
 
-    def _pad(self, positions: int) -> int:
-        return pad_length(positions) if self.batch > 1 else pad_single(positions)
-
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         weights, slots, _ = self._started
         longest = max(line.prompt.length for line in lines)
-        length = self._pad(longest)
+        length = pad_length(longest) if self.batch > 1 else pad_single(longest)
         small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._synchronous
         if not small:  # nothing is captured, so the number of different lengths does not matter
             length = longest
@@ -298,19 +290,26 @@ class GraphDecoder:
             self._grow(positions)
         if self._unwritten:
             self._write_texts()
-        _, slots, graphs = self._started
+        graphs, window = self._captured, choose_window(positions)
+        key, before = ("frame", *self.group, window), graphs.fallback
+        run = partial(self._run, key, self.frames.decode, self.group.seq_groups, window)
         if stopped:
-            slots.stop(stopped)
-            graphs.run(("keep",), slots.keep)
-        window, before = choose_window(positions), graphs.fallback
-        self._run(("frame", *self.group, window), self.frames.decode, self.group.seq_groups, window)
+            self._without(stopped, run)
+        else:
+            run()
         if graphs.fallback is not None and graphs.fallback != before and self.frames.fallback is None:
             # Perhaps the kernels cannot be captured: retry with torch operations.
             self.frames.refuse(f"a graph of them could not be captured: {graphs.fallback.why}")
             graphs.forget()
             self._graphs = CapturedGraphs(graphs.device, self._captures)
-        if stopped:
-            self._captured.run(("restore",), slots.restore)
+
+    def _without(self, rows: Sequence[int], run: Callable[[], None]) -> None:
+        """Run a frame, or a part of it, that leaves the state of these rows as it is."""
+        _, slots, graphs = self._started
+        slots.stop(rows)
+        graphs.run(("keep",), slots.keep)
+        run()
+        graphs.run(("restore",), slots.restore)
 
     def _can_split(self, positions: int) -> bool:
         """Return whether the next frame can be split into its codes, which are read early, and the talker's step."""
@@ -403,11 +402,7 @@ class GraphDecoder:
             self.group = before
 
     def _advance_nothing(self, window: int) -> None:
-        _, slots, graphs = self._started
-        slots.stop([*self._occupied])
-        graphs.run(("keep",), slots.keep)
-        self._advance(window)
-        graphs.run(("restore",), slots.restore)
+        self._without([*self._occupied], partial(self._advance, window))
 
     def _prefill_nothing(self, count: int, length: int) -> bool:
         """Prefill ``count`` empty lines; return False if fewer rows are free."""
