@@ -30,24 +30,17 @@ class MimiEncoder(nn.Module):
         self.encoder_transformer: Any = nn.ModuleDict({"layers": nn.ModuleList(layers)})
         self.downsample = CausalConv(width, width, 4, 2, bias=False, padding_mode="replicate")
         semantic = config.num_semantic_quantizers
-        self.quantizer: Any = nn.ModuleDict(
-            {
-                "semantic_residual_vector_quantizer": EncoderCodebooks(config, semantic),
-                "acoustic_residual_vector_quantizer": EncoderCodebooks(
-                    config, config.num_quantizers - semantic
-                ),
-            }
-        )
+        counts = {"semantic": semantic, "acoustic": config.num_quantizers - semantic}
+        books = {
+            f"{name}_residual_vector_quantizer": EncoderCodebooks(config, n) for name, n in counts.items()
+        }
+        self.quantizer: Any = nn.ModuleDict(books)
 
     def encode(self, waveform: torch.Tensor) -> torch.Tensor:
         """Encode samples ``[T]`` to codes ``[frames, groups]``, int64."""
         states = waveform[None, None]
         for layer in self.encoder.layers:
-            states = (
-                layer(states)
-                if isinstance(layer, (nn.ELU, ResidualBlock))
-                else pad_and_convolve(layer, states)
-            )
+            states = pad_and_convolve(layer, states) if isinstance(layer, CausalConv) else layer(states)
         states = self._transform(states.transpose(1, 2)).transpose(1, 2)
         states = pad_and_convolve(self.downsample, states)
         semantic, acoustic = self.quantizer.values()

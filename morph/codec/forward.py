@@ -18,7 +18,15 @@ from torch.nn import functional
 
 from ..model.layers import Angles, norm, rotate, swiglu
 from ..model.network.modules import repeat_heads
-from .weights import BlockWeights, CodecWeights, LayerWeights, SnakeWeights, TransformerWeights, Upsample
+from .weights import (
+    BlockWeights,
+    CodecWeights,
+    LayerWeights,
+    Pair,
+    SnakeWeights,
+    TransformerWeights,
+    Upsample,
+)
 
 Norm: TypeAlias = tuple[torch.Tensor, float]  # weight and epsilon
 Attend: TypeAlias = Callable[[int, LayerWeights, torch.Tensor], torch.Tensor]
@@ -82,13 +90,7 @@ class TorchOps:
             x.addmm_(self.activate(hidden, unit.second, keep), unit.point.t())
         return self.activate(x, block.after, keep)
 
-    def end(
-        self,
-        x: torch.Tensor,
-        block: BlockWeights,
-        keep: torch.Tensor,
-        finish: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
+    def end(self, x: torch.Tensor, block: BlockWeights, keep: torch.Tensor, finish: Pair) -> torch.Tensor:
         """Run the last block's ``residuals`` and the last convolution, ``finish``'s weight and bias."""
         return self.finish(self.residuals(x, block, keep), *finish)
 

@@ -90,10 +90,8 @@ class TransformerLayer(nn.Module):
         width, eps = config.hidden_size, config.rms_norm_eps
         self.self_attn, self.mlp = attention_projections(config), MLP(config)
         self.input_layernorm, self.post_attention_layernorm = RMSNorm(width, eps), RMSNorm(width, eps)
-        self.self_attn_layer_scale, self.mlp_layer_scale = (
-            NamedParameters(scale=(width,)),
-            NamedParameters(scale=(width,)),
-        )
+        self.self_attn_layer_scale = NamedParameters(scale=(width,))
+        self.mlp_layer_scale = NamedParameters(scale=(width,))
 
 
 class ConvNeXt(nn.Module):

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -21,6 +21,8 @@ from ..model.layers import Angles
 from ..model.weights.joined_weights import join
 from .layers import CODEBOOK_EPSILON
 from .packing import LONGEST_CHUNK
+
+Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight and bias
 
 EPSILON = 1e-9  # SnakeBeta's
 
@@ -55,12 +57,12 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class TransformerWeights:
-    """The codec's transformer; pairs are (weight, bias)."""
+    """The codec's transformer."""
 
-    project: tuple[torch.Tensor, torch.Tensor]  # into its width
+    project: Pair  # into its width
     layers: tuple[LayerWeights, ...]
     norm: torch.Tensor
-    restore: tuple[torch.Tensor, torch.Tensor]  # out of its width
+    restore: Pair  # out of its width
     angles: Angles
     heads: int
     kv_heads: int
@@ -72,12 +74,12 @@ class TransformerWeights:
 class Upsample:
     """A transposed convolution whose kernel is its stride, ``[factor C, C]``, and a ConvNeXt block."""
 
-    expand: tuple[torch.Tensor, torch.Tensor]
+    expand: Pair
     factor: int
-    depthwise: tuple[torch.Tensor, torch.Tensor]
-    norm: tuple[torch.Tensor, torch.Tensor]
-    inner: tuple[torch.Tensor, torch.Tensor]
-    outer: tuple[torch.Tensor, torch.Tensor]
+    depthwise: Pair
+    norm: Pair
+    inner: Pair
+    outer: Pair
     gamma: torch.Tensor
 
 
@@ -111,13 +113,13 @@ class CodecWeights:
     offsets: torch.Tensor
     first_groups: int
     quantised: torch.Tensor  # ``[2 D, 2 D]``, the projections of both halves
-    pre_conv: tuple[torch.Tensor, torch.Tensor]
+    pre_conv: Pair
     transformer: TransformerWeights
     upsample: tuple[Upsample, ...]
     start: torch.Tensor
     enter: SnakeWeights
     blocks: tuple[BlockWeights, ...]
-    finish: tuple[torch.Tensor, torch.Tensor]
+    finish: Pair
     samples_per_frame: int
     gap: int  # zero frames that replace the padding of every convolution
     reaches: tuple[int, ...]  # for each block, past frames that affect it and all after it
@@ -193,7 +195,7 @@ def _codebooks(quantizer: Any) -> tuple[torch.Tensor, int]:
     return torch.cat(vectors).to(books[0].embedding_sum.dtype), len(books)
 
 
-def _pair(module: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _pair(module: Any) -> Pair:
     return module.weight.detach(), module.bias.detach()
 
 

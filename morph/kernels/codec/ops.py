@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from ...codec.forward import Norm, Rings, TorchOps, causal_conv
-from ...codec.weights import BlockWeights, SnakeWeights, Unit
+from ...codec.weights import BlockWeights, Pair, SnakeWeights, Unit
 from ...model.layers import Angles
 from ..plan import is_hopper
 from ..precompile import Launch, compile_in_parallel, compile_only, run
@@ -83,13 +83,7 @@ class TritonOps(TorchOps):
     def residuals(self, x: torch.Tensor, block: BlockWeights, keep: torch.Tensor) -> torch.Tensor:
         return self._run_units(x, block, keep, None)
 
-    def end(
-        self,
-        x: torch.Tensor,
-        block: BlockWeights,
-        keep: torch.Tensor,
-        finish: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
+    def end(self, x: torch.Tensor, block: BlockWeights, keep: torch.Tensor, finish: Pair) -> torch.Tensor:
         weight, bias = finish
         if len(weight) > MOST_TAPS.value or not self._fuses(x):
             return super().end(x, block, keep, finish)
