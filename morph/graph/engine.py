@@ -290,7 +290,8 @@ class GraphDecoder:
             self._grow(positions)
         if self._unwritten:
             self._write_texts()
-        graphs, window = self._captured, choose_window(positions)
+        graphs, window = self._graphs, choose_window(positions)
+        assert graphs is not None
         key, before = ("frame", *self.group, window), graphs.fallback
         run = partial(self._run, key, self.frames.decode, self.group.seq_groups, window)
         if stopped:
@@ -453,6 +454,7 @@ class GraphRows:
         self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
         self._model, self._options = model, options
         self.count, self.late = decoder.batch, plan.late
+        self._is_synchronous = decoder._synchronous
         self._prepares = plan.ahead.lines > 0
         self._prepared = {None, Group.of(options)}
         self._group: Group | None = None  # of the last frame
@@ -610,7 +612,7 @@ class GraphRows:
     def _choose_lag(self) -> int:
         """Return how many frames the device may be ahead of the host, which delays late lines."""
         # With few lines, and a row free for another, none: each frame then takes a tenth longer.
-        if self.decoder._synchronous:
+        if self._is_synchronous:
             return 0
         if not self.late:
             return LAG
