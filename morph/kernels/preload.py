@@ -27,5 +27,5 @@ def preload(name: str) -> None:
                 from .rows import gate
 
                 gate(ones)
-    except Exception:  # of many types; whoever uses the device will report it
+    except Exception:  # of many types; later use of the device reports it
         log.debug("%s could not be preloaded", name, exc_info=True)
