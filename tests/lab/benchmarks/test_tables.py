@@ -68,7 +68,7 @@ def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, caps
     assert all("codes equal upstream's over 3 frames" in line for line in lines)
     assert not list(tmp_path.iterdir())
     wrong = lambda self, *_: torch.zeros(3, 16, dtype=torch.int64)  # noqa: E731
-    monkeypatch.setattr(frames.Bench, "replayed", wrong)
+    monkeypatch.setattr(frames.FrameBench, "replayed", wrong)
     with pytest.raises(SystemExit, match="differ from upstream's"):
         frames.main([*given, "--out", str(tmp_path)])
     assert "the graph engine (greedy) diverges from upstream after 0 of 3 frames" in capsys.readouterr().out
