@@ -203,7 +203,7 @@ class Loop:
         self._shared = Shared(builder, self.speed, describe, engine.texts, self._prompts, self._is_list)
         if self._ahead.lines:
             engine.prepare_codec(model, choice, self._turns.codec)
-        for one in self.scheduler.utterances:
+        for one in self._own:
             one.signal.set()
         while True:
             self._handle()
@@ -221,8 +221,7 @@ class Loop:
     def _decode(self, choice: Choice, entering: Sequence[Entering]) -> None:
         """Decode these pieces, and what comes meanwhile, until nothing comes any more."""
         engine, model = self._synthesizer.engine, self._synthesizer.model
-        own = [one for one in self.scheduler.utterances if one.device == self._device]
-        queued = [one for one in own if one.take and one.chunks is None]
+        queued = [one for one in self._own if one.take and one.chunks is None]
         requests = [request for _, _, request in entering]
         requests += [one.parts.request(piece) for one in queued for piece in one.ready]
         plan = RowPlan(self._rows, self._most_rows, requests, self._comes_late, self._ahead)
@@ -232,6 +231,10 @@ class Loop:
             self._enter(entering)
             while self._iterate() or self._rest():
                 pass
+
+    @property
+    def _own(self) -> list[Utterance]:
+        return [one for one in self.scheduler.utterances if one.device == self._device]
 
     @property
     def _comes_late(self) -> bool:
@@ -570,7 +573,8 @@ class Loop:
             return True
         if not self._active and self.inbox.do_work():
             return True
-        return self.inbox.wait(self._linger_s)
+        # The last one admitted had no piece after all.
+        return self.scheduler.offers(self._device, time.perf_counter()) or self.inbox.wait(self._linger_s)
 
 
 def fails_alone(one: Utterance, act: Callable[[], T]) -> T | None:
