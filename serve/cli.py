@@ -1,8 +1,8 @@
-"""The command line: commands, their options, and how a run ends.
+"""The command line: commands, their options, and exit codes.
 
 Needs only Python until a command runs: ``speak.py`` reads the command line before there is an environment. Results go
-to stdout, everything else to stderr. Exit codes: 0; 1 if a check failed or a package is missing; 2 for bad input,
-with one sentence; 130 when interrupted; 141 when the reader of stdout has left.
+to stdout, everything else to stderr. Exit codes: 0; 1 for full memory or a missing package; 2 for bad input; 130 for an
+interrupt; 141 if stdout was closed.
 """
 
 import argparse
@@ -22,8 +22,8 @@ MOVED = {
     "check": "run `python -m lab.check` in a clone of the repository",
     "bench": "use sweep, which measures the speed at each SEQ_GROUPS",
 }
-OLD = {"design": "voices design NAME TEXT"}  # what former commands are now; they still run
-DEFAULT = "speak"  # if the first word is no command, it is the text
+OLD = {"design": "voices design NAME TEXT"}  # new names of former commands, which still run
+DEFAULT = "speak"  # for a first word that is no command, but the text
 HERE = "--here"
 FAILED, INTERRUPTED, READER_LEFT = 1, 130, 141
 
@@ -39,8 +39,8 @@ def main(
 ) -> int:
     """Run a command line, by default the process's; return its exit code.
 
-    ``elsewhere`` runs the arguments in an environment that has the engine's packages, unless they say ``--here``;
-    None: this Python has them.
+    ``elsewhere`` runs the arguments in an environment with the engine's packages, except with ``--here``; None: this
+    Python has them.
     """
     open_missing_streams()
     console = Console(program, sys.stdout, sys.stderr)
@@ -49,7 +49,7 @@ def main(
 
 
 def respell(words: list[str], console: Console) -> list[str]:
-    """Return a command line with the command's present name, and say which that is if it has another."""
+    """Return a command line with the command's new name; print a note for a former name."""
     place = next((index for index, word in enumerate(words) if word != HERE), 0)
     if (now := OLD.get(" ".join(words[place : place + 1]))) is None:
         return words
@@ -58,10 +58,10 @@ def respell(words: list[str], console: Console) -> list[str]:
 
 
 def finish(console: Console, run: Callable[[], int]) -> int:
-    """Run a program; return its exit code. An error that the user can fix becomes one sentence."""
+    """Run a program; return its exit code. Print one sentence for an error that the user can fix."""
     try:
         with contextlib.ExitStack() as end:
-            end.callback(console.out.flush)  # what ``--help`` has printed, while errors can still be reported
+            end.callback(console.out.flush)  # ``--help``'s output, while errors can still be reported
             return run()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -74,7 +74,7 @@ def finish(console: Console, run: Callable[[], int]) -> int:
         code, sentence = explained
         console.note(f"{console.program}: {sentence}")
         if isinstance(error, OSError):
-            console.forget_stdout()  # it may be the file that cannot be written
+            console.forget_stdout()  # it may be the file with the error
         return code
 
 
@@ -118,7 +118,7 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
     try:
         command, options = parse(name, rest, console.program)
     except ModuleNotFoundError:
-        # A command's options may need a package too: then they are read in that environment.
+        # The options need a package too: they are read in that environment.
         if elsewhere is None:
             raise
         return elsewhere(words)
@@ -130,7 +130,7 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
 
 
 def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:
-    """Return the command, None for the overview and the version, and its arguments; ValueError for a slip of one."""
+    """Return the command, None for the overview and the version, and its arguments; ValueError for a typo."""
     given = [word for word in words if word != HERE]
     if not given or given[0] in ("-h", "--help", "help", "--version"):
         return None, given
@@ -149,7 +149,7 @@ def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | N
 
 
 def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Any, argparse.Namespace]:
-    """Return a command's module and its options, checked as far as that needs no model; SystemExit for bad input."""
+    """Return a command's module and its options, checked without a model; SystemExit for bad input."""
     command, parser = load(name), make_parser(name, program)
     options = parser.parse_args(words)
     command.check(parser, options)
@@ -157,13 +157,8 @@ def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Any,
 
 
 def make_parser(name: str, program: str = PROGRAM) -> Parser:
-    command = load(name)
-    parser = Parser(
-        prog=f"{program} {name}",
-        conflict_handler="resolve",
-        **texts_of(name),
-    )
-    command.add_arguments(parser)
+    parser = Parser(prog=f"{program} {name}", conflict_handler="resolve", **texts_of(name))
+    load(name).add_arguments(parser)
     add_help(parser, name)
     parser.add_argument(HERE, action="store_true", help="use this Python as it is; install nothing")
     return parser

@@ -4,13 +4,11 @@ import logging
 from contextvars import ContextVar
 from typing import TextIO
 
-# Of the current request, "" outside of one; each task has its own.
+# Of the current request in this task, or "".
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
 class RequestFormatter(logging.Formatter):
-    """Adds the current request's id to log lines."""
-
     def formatMessage(self, record: logging.LogRecord) -> str:
         line, name = super().formatMessage(record), request_id.get()
         return f"{line} [{name}]" if name else line
@@ -21,4 +19,4 @@ def start_log(stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(RequestFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("kitten_text_processing").setLevel(logging.WARNING)  # it logs whole sentences
+    logging.getLogger("kitten_text_processing").setLevel(logging.WARNING)  # it logs sentences

@@ -1,10 +1,8 @@
-"""Make words from outside safe to show: from a server, a file's name, a voice file.
+"""Make texts from servers, file names and voice files safe to show.
 
-Control characters can clear a terminal, set its title, or overwrite its text. Characters that reverse the direction
-of writing make a name look like another.
+Control characters can clear or overwrite a terminal. Characters that reverse the direction of writing make a name look
+like another.
 """
-
-import re
 
 from ..morph.text.encoding import CONTROL
 
@@ -12,7 +10,7 @@ LAYOUT = "\n\t"  # of our own messages
 
 
 def is_plain(words: str) -> bool:
-    """Return whether words have no control character, and no line break."""
+    """Return whether words have no control characters and line breaks."""
     return not CONTROL.search(words)
 
 
@@ -22,10 +20,7 @@ def one_line(words: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return a text with its control characters as escapes such as ``\x1b``; line breaks and tabs stay."""
-    return CONTROL.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
-    return character if character in LAYOUT else character.encode("unicode_escape").decode()
+    r"""Return a text with control characters as escapes such as ``\x1b``; line breaks and tabs stay."""
+    return CONTROL.sub(
+        lambda one: one[0] if one[0] in LAYOUT else one[0].encode("unicode_escape").decode(), text
+    )

@@ -1,7 +1,7 @@
 """Errors of the API, in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -31,19 +31,13 @@ class ApiError(Exception):
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
 
 
-@dataclass(frozen=True)
-class refusing:
+@contextmanager
+def refusing(param: str | None = None, before: str = "") -> Iterator[None]:
     """Turn a ValueError into ApiError 400 of a field, with words before its own."""
-
-    param: str | None = None
-    before: str = ""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, ValueError):
-            raise ApiError(400, f"{self.before}{error}", self.param) from error
+    try:
+        yield
+    except ValueError as error:
+        raise ApiError(400, f"{before}{error}", param) from error
 
 
 def shutting_down() -> ApiError:
@@ -51,10 +45,10 @@ def shutting_down() -> ApiError:
 
 
 def fault(error: Exception) -> ApiError:
-    """Return a server fault as clients see it: without its details."""
+    """Return the error of a server fault, without details."""
     return ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
 
 
 def _encodable(text: str) -> str:
-    """Return a client's text as UTF-8 can represent it: half a surrogate pair by its number."""
+    """Return a client's text as valid UTF-8: half a surrogate pair becomes an escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""The fields of requests as pydantic models: how they are checked, and what ``/openapi.json`` says of them."""
+"""The fields of requests as pydantic models, for checks and for ``/openapi.json``."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ DEPRECATED: Schema = {"deprecated": True}
 NULL, ABOUT = {"type": "null"}, ("title", "description", "default", "deprecated")
 
 STREAM_FORMATS = ("audio", "sse", "multipart", "json")
-COMPLETE_FORMATS = ("multipart", "json")  # of these, those whose sound is made complete
+COMPLETE_FORMATS = ("multipart", "json")  # of these, the offline ones
 LONGEST_INTERVAL_S = 10.0  # between events
-LONGEST_SPLIT = GenerateOptions.split_chars  # characters: a piece is kept in memory
+LONGEST_SPLIT = GenerateOptions.split_chars  # characters: a piece is held in memory
 SUBTALKER = "subtalker_"
 MOST_ENTRIES = 500  # of a list or an object: words of a request's own pronunciation list
 MOST_SHIFTED = 8  # voices of a mean: each is looked up
@@ -61,7 +61,7 @@ def flat(schema: Schema) -> Schema:
 
 
 def allowed(schema: Schema) -> str:
-    """Return in a few words what numbers and choices a field may have; "" for other fields."""
+    """Return the numbers or choices of a field in a few words; "" for other fields."""
     low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
     if choices := schema.get("enum"):
         return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
@@ -75,7 +75,7 @@ def allowed(schema: Schema) -> str:
 
 
 def _complete(schema: Schema) -> None:
-    """Add the fields' texts, and null to those that may be left out."""
+    """Add the fields' texts, and null to optional ones."""
     for name, one in schema["properties"].items():
         if name in TEXTS:
             one["description"] = TEXTS[name]
@@ -85,13 +85,13 @@ def _complete(schema: Schema) -> None:
 
 
 class Fields(BaseModel):
-    """A JSON object of a request: other fields are refused, and null is as if a field was left out.
+    """A JSON object of a request. Unknown fields are refused; null stands for a missing field.
 
-    ApiError 400 names the field and what it may be; pydantic's own error is never raised.
+    Raises ApiError 400, with the field and its values, instead of pydantic's error.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_complete)
-    PART_OF: ClassVar[str] = ""  # the field of a request that this object is
+    PART_OF: ClassVar[str] = ""  # the object's own field in a request
 
     @model_validator(mode="wrap")
     @classmethod
@@ -104,7 +104,7 @@ class Fields(BaseModel):
 
     @classmethod
     def _known(cls, sent: Any) -> dict[str, Any]:
-        """Return the fields but for nulls; refuse what must not reach pydantic, which names all errors of a list."""
+        """Return the fields without nulls. Refuse long lists here: pydantic would collect all their errors."""
         what, known = cls.PART_OF or "the request", cls.model_fields
         if not isinstance(sent, dict):
             raise ApiError(400, f"{what} is not a JSON object: send one with the fields {', '.join(known)}")
@@ -143,7 +143,7 @@ def too_long(name: str, text: str, most: int) -> ApiError:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A type of a few words; ``Literal`` for words that are not written out."""
+    """``Literal`` for choices from a table."""
 
     choices: tuple[str, ...]
 
@@ -172,7 +172,7 @@ def about(description: str, default: Any = ..., **limits: Any) -> Any:
 
 
 class VoiceShift(Fields):
-    """Where a request's voice is moved: names of voices, and how often their difference is added."""
+    """Names of voices whose difference is added to a request's voice, and how often."""
 
     PART_OF = "voice_shift"
     toward: Names
@@ -185,7 +185,7 @@ class _SamplingFields(Fields):
 
 
 class SettingsFields(Fields):
-    """What a request and a WebSocket's first message may say beside the text; ``GENERATED`` has the rest."""
+    """Settings of a request and of a WebSocket's first message; ``GENERATED`` has more."""
 
     model: str | None = None
     voice: Name | VoiceId | None = None
@@ -239,7 +239,7 @@ class RecordingUpload(Upload):
 
 
 def _of(one: Setting, default: Any, words: str = "") -> tuple[Any, Any]:
-    """Return a setting's type and field, as ``create_model`` takes them."""
+    """Return a setting's type and field for ``create_model``."""
     kind: Any = Annotated[str, OneOf(one.choices)] if one.choices else one.kind
     limits: dict[str, Any] = {}
     if one.kind in (int, float):

@@ -23,7 +23,7 @@ PREFLIGHT = {
     "Access-Control-Allow-Headers": "authorization, *",
     "Access-Control-Max-Age": "600",
 }
-WRONG_KEY_S = 0.3  # that the answer to a wrong key takes, so that keys cannot be tried out fast
+WRONG_KEY_S = 0.3  # the delay of the answer to a wrong key: nobody can try keys fast
 ADMITTED = "morph_tts_admitted"
 SHOWN = (
     "x-request-id, x-speech-seed, x-speech-seq-groups, x-speech-sample-rate, x-speech-ended, x-speech-ignored, "
@@ -38,9 +38,6 @@ class AccessGuard:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
         headers = Headers(scope=scope)
         error = self._refuse(scope, headers)
         if scope["type"] == "websocket":
@@ -76,7 +73,7 @@ class AccessGuard:
 
 
 def answer_headers(origin: str | None) -> list[tuple[bytes, bytes]]:
-    """Return the headers of every answer; ``origin``: another site whose pages may read them."""
+    """Return the headers of all answers; ``origin``: another site whose pages may read them."""
     own = {"x-content-type-options": "nosniff"}
     if origin is not None:
         own |= {
@@ -88,7 +85,7 @@ def answer_headers(origin: str | None) -> list[tuple[bytes, bytes]]:
 
 
 def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
-    """Return whether a request has the key, in its headers or elsewhere; True if there is none."""
+    """Return whether a request has the key, in its headers or as ``key``; True for a server without a key."""
     scheme, _, sent = headers.get("authorization", "").partition(" ")
     candidates = [sent.strip() if scheme.lower() == "bearer" else "", key if isinstance(key, str) else ""]
     return not access.key or any(
@@ -97,12 +94,12 @@ def may_pass(access: Access, headers: Headers, key: object = None) -> bool:
 
 
 async def slow_down() -> None:
-    """Delay the sender of a wrong key; others are answered, and its connection may be closed for them."""
+    """Delay the sender of a wrong key. Others are served meanwhile, if necessary in place of its connection."""
     await asyncio.sleep(WRONG_KEY_S)
 
 
 def admit(scope: Scope) -> None:
-    """Admit a request or a WebSocket: its connection is not closed to make room for others."""
+    """Admit a request or a WebSocket: its connection is no longer closed in favour of others."""
     scope.setdefault("state", {})[ADMITTED] = True
 
 

@@ -1,11 +1,10 @@
-"""The answers and this server's limits in ``/openapi.json``; the rest comes from routes and ``fields``."""
+"""Answers and this server's limits in ``/openapi.json`` (``fields`` and routes have the rest), and its page."""
 
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
@@ -25,13 +24,13 @@ HEADERS = {
 }
 BINARY: Schema = {"schema": {"type": "string", "format": "binary"}}
 KINDS = {"string": "text", "array": "a list"}
-FIELD = ("Field", "Values", "What it says")
+FIELD = ("Field", "Values", "Description")
 OBJECTS = {"speech": "Speech", "sampling": "SamplingFields", "shift": "VoiceShift"}
 PAGE = Path(__file__).parents[1] / "page" / "docs.html"
 
 
 class ErrorDetails(BaseModel):
-    """What was wrong, in one sentence."""
+    """One sentence with the cause and the fix."""
 
     message: str
     type: str
@@ -46,7 +45,7 @@ class Error(BaseModel):
 
 
 class Word(BaseModel):
-    """When a word is heard."""
+    """A word's time span."""
 
     word: str
     start_time: float = Field(description="seconds from the beginning of the sound that is sent")
@@ -85,9 +84,8 @@ def body_of(content: Schema) -> Schema:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def describe(app: FastAPI, rules: Rules, has_key: bool) -> None:
-    """Complete the document of an application with all its routes: the limits of this server, and its key."""
-    document = app.openapi()
+def describe(document: Schema, rules: Rules, has_key: bool) -> Schema:
+    """Add this server's limits and its key to the document of all routes; return it."""
     for path, operations in document["paths"].items():
         for operation in operations.values():
             operation |= {"security": [{"key": []}]} if has_key and path.startswith(KEYED) else {}
@@ -101,6 +99,7 @@ def describe(app: FastAPI, rules: Rules, has_key: bool) -> None:
         fields["return_timestamps"]["anyOf"][0]["const"] = False
     document["components"]["schemas"] |= schemas["$defs"]
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return document
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -116,13 +115,13 @@ def render(document: Mapping[str, Any]) -> str:
     return PAGE.read_text(encoding="utf-8").format(
         title=escape(document["info"]["title"]),
         version=escape(document["info"]["version"]),
-        routes=_table(("Route", "What it does"), routes),
-        headers=_table(("Header", "What it says"), headers),
+        routes=_table(("Route", "Description"), routes),
+        headers=_table(("Header", "Description"), headers),
         **objects,
     )
 
 
-def values_of(schema: Schema) -> str:
+def _values(schema: Schema) -> str:
     words = " or ".join(_kind(one) for one in schema.get("anyOf", [schema]) if one != NULL)
     default = schema.get("default")
     return f"{words}; default {str(default).removesuffix('.0')}" if default else words
@@ -137,7 +136,7 @@ def _rows(schema: Schema) -> list[tuple[str, str, str]]:
     """Return the fields of an object, required ones first."""
     fields, needed = schema["properties"], schema.get("required", ())
     names = sorted(fields, key=lambda one: one not in needed)
-    return [(one, values_of(fields[one]), fields[one]["description"]) for one in names]
+    return [(one, _values(fields[one]), fields[one]["description"]) for one in names]
 
 
 def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:

@@ -39,7 +39,7 @@ class Limits(Checked):
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask. ValueError for an address that others can reach without a key, and for an invalid key or origin."""
+    """Address, key and allowed sites. ValueError for an invalid one, and for a public address without a key."""
 
     host: str = "127.0.0.1"  # the address that the server listens on
     key: str = ""  # ``Authorization: Bearer KEY``; "" for none, which only loopback may have
@@ -71,10 +71,7 @@ class Access:
 
 @dataclass(frozen=True)
 class ServerOptions(Checked):
-    """What the server speaks with, and where it listens.
-
-    ``devices`` replaces ``device``: each has the checkpoint, ``rows`` and ``waiting`` of its own.
-    """
+    """Settings of the server. Each of ``devices``, which replace ``device``, has its own ``rows`` and ``waiting``."""
 
     access: Access = Access()
     port: int = setting(PORT, low=0, high=65535)  # 0 takes a free one
@@ -108,7 +105,7 @@ class ServerOptions(Checked):
                 raise ValueError(f"{name} is {path}, which is not a folder: give the path of one that exists")
 
     def most_lines(self, rows: int) -> int:
-        """Return how many requests fit at once, spoken or queued, with this many rows per server."""
+        """Return the most concurrent requests, spoken or queued, with ``rows`` per server."""
         return (rows + self.waiting * len(self.all_devices)) * self.replicas
 
     @property

@@ -1,4 +1,4 @@
-"""Requests as the engine takes them, checked against the checkpoint and the server's limits."""
+"""Requests for the engine, checked against the checkpoint and the server's limits."""
 
 import secrets
 from collections.abc import Iterable, Mapping
@@ -20,29 +20,25 @@ from .options import Limits
 
 RANDOM_SEEDS = 2**32
 MOST_PAUSES_S = 60.0  # of one request: silence takes memory and no time
-# Names that clients send because OpenAI's models have them: they stand for the one that is loaded.
+# OpenAI's names, which clients send: they stand for the loaded checkpoint.
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 TIMESTAMPS = "return_timestamps"
-# A player hears the first frame at once; what is sent seldom is decoded in larger steps.
+# A player needs the first frame at once; for rare events larger codec steps are cheaper.
 SELDOM_CHUNKS = (12,)
 
 
 @dataclass(frozen=True)
 class SpeechRequest:
-    """One request for speech, by HTTP or a WebSocket.
-
-    ``interval_s`` is the shortest time between two events, in seconds; what is made meanwhile is sent in one. For an
-    offline line it is the time between parts that tell the progress; 0: none.
-    """
+    """One request for speech, by HTTP or a WebSocket."""
 
     voice: str | None  # None: the server's first
     language: str
     instructions: str | None
     seed: int
-    audio: str  # the format of the bytes
+    audio: str  # the audio format
     generate: GenerateOptions
-    speed: float  # of the sound that is sent, 0.25..4
-    ignored: tuple[str, ...]  # fields that were removed, or that this checkpoint cannot follow
+    speed: float  # of the delivered audio, 0.25..4
+    ignored: tuple[str, ...]  # removed fields, and those that this checkpoint cannot follow
     timestamps: bool  # of words
     pronunciation: tuple[PronunciationList, ...]
     shift: VoiceShift | None
@@ -50,13 +46,13 @@ class SpeechRequest:
     layout: str = LAYOUTS[0]  # how parts are spoken
     complete: bool = False  # offline, not streamed
     way: str = "audio"  # one of STREAM_FORMATS
-    interval_s: float = 0.0
+    interval_s: float = 0.0  # the shortest time between two events, or reports of progress (0: no reports)
     caller: str = ""  # the client's address
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What requests are checked against."""
+    """The checkpoint and the limits of requests."""
 
     model: Model
     seq_groups: int
@@ -65,7 +61,7 @@ class Rules:
 
 
 def read_request(fields: SpeechFields, rules: Rules, caller: str = "") -> SpeechRequest:
-    """Return what a request of a ``caller`` asks for; ApiError 400, or 404 for a model that is not loaded."""
+    """Return the request of a ``caller``; ApiError 400, or 404 for a model that is not loaded."""
     text, way = fields.input, fields.stream_format
     if len(text) > rules.limits.characters:
         raise too_long("input", text, rules.limits.characters)
@@ -76,40 +72,41 @@ def read_request(fields: SpeechFields, rules: Rules, caller: str = "") -> Speech
     complete = fields.stream is False or way in COMPLETE_FORMATS
     more: Any = {"way": way, "interval_s": fields.event_interval, "complete": complete, "caller": caller}
     asked = read_settings(fields, rules, text, **more)
-    if complete and way != "multipart":  # whose client retries itself
-        asked = replace(asked, generate=replace(asked.generate, retries=1))
-    if not fields.event_interval:
-        return asked
-    return replace(asked, generate=replace(asked.generate, chunk_frames=SELDOM_CHUNKS))
+    changes: dict[str, Any] = {"chunk_frames": SELDOM_CHUNKS} if fields.event_interval else {}
+    if complete and way != "multipart":  # clients of the latter retry themselves
+        changes["retries"] = 1
+    return replace(asked, generate=replace(asked.generate, **changes)) if changes else asked
 
 
 def _check_stream(fields: SpeechFields) -> None:
     way = fields.stream_format
     if way == "sse" and fields.stream is False:
-        raise _bad("stream", "stream is false and stream_format is sse: events are a stream, leave one out")
+        why = "stream is false and stream_format is sse: events are a stream, leave one out"
+        raise ApiError(400, why, "stream")
     if way in COMPLETE_FORMATS and fields.stream is True:
-        raise _bad("stream", f"stream is true and stream_format is {way}, which is complete: leave one out")
+        why = f"stream is true and stream_format is {way}, which is complete: leave one out"
+        raise ApiError(400, why, "stream")
     if fields.event_interval and way in ("audio", "json"):
-        raise _bad(
-            "event_interval", "event_interval is for events: leave it out, or set stream_format to sse"
-        )
+        why = "event_interval is for events: leave it out, or set stream_format to sse"
+        raise ApiError(400, why, "event_interval")
     if fields.return_timestamps and way == "audio":
-        raise _bad(
-            TIMESTAMPS,
+        raise ApiError(
+            400,
             "return_timestamps is true and stream_format is audio, which has sound only: set stream_format to json, "
             "sse or multipart",
+            TIMESTAMPS,
         )
 
 
 def read_settings(
     fields: SettingsFields, rules: Rules, text: str | Iterable[str], **more: Any
 ) -> SpeechRequest:
-    """Return a request for speech; ``more`` are fields that only some clients have. Errors as ``read_request``."""
+    """Return a request for speech with ``more`` fields of ``SpeechRequest``. Errors as ``read_request``."""
     check_model(fields.model, rules.model)
     language = fields.language.strip().lower()
     if language not in rules.model.languages:
         known = ", ".join(rules.model.languages)
-        raise _bad("language", f"language is {fields.language!r:.40}: choose one of {known}")
+        raise ApiError(400, f"language is {fields.language!r:.40}: choose one of {known}", "language")
     instructions, ignored = _instructions(fields.instructions, rules)
     given = _given(fields)
     generate = _options(given, rules)
@@ -139,9 +136,8 @@ def read_silence(text: str, name: str, before: float = 0.0) -> float:
     with refusing(name):
         silence = before + sum(read_pauses(text).pauses_s)
     if silence > MOST_PAUSES_S:
-        raise _bad(
-            name, f"{name} has {silence:g} s of pauses and {MOST_PAUSES_S:g} are allowed: make them shorter"
-        )
+        why = f"{name} has {silence:g} s of pauses and {MOST_PAUSES_S:g} are allowed: make them shorter"
+        raise ApiError(400, why, name)
     return silence
 
 
@@ -154,20 +150,17 @@ def check_model(name: str | None, model: Model) -> None:
     )
 
 
-def _bad(param: str, message: str) -> ApiError:
-    return ApiError(400, message, param)
-
-
 def _instructions(words: str, rules: Rules) -> tuple[str | None, tuple[str, ...]]:
-    """Return how to speak, and the names of ignored fields: clients send them to every server."""
+    """Return the instructions, and the names of ignored fields: clients send them to every server."""
     name = "instructions"
     if not words or rules.model.follows_instructions:
         return words or None, ()
     if rules.strict:
-        raise _bad(
-            name,
+        raise ApiError(
+            400,
             f"{rules.model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained "
             "to): leave them out, or start the server without --strict",
+            name,
         )
     return None, (name,)
 

@@ -1,7 +1,7 @@
-"""Which HTTP requests may reach the pack's routes, in ComfyUI and in the server of its own.
+"""Check hosts and origins of HTTP requests to the pack's routes, in ComfyUI and in the speech server.
 
-ComfyUI's own check lets through ``Origin: null``, requests without an Origin (another site's ``<audio>``), names that
-resolve to this computer (DNS rebinding), and everything when the Host is not loopback.
+ComfyUI's own check admits ``Origin: null``, requests without an Origin (another site's ``<audio>``), names that
+resolve to this computer (DNS rebinding), and any request if the Host is not loopback.
 """
 
 import ipaddress
@@ -9,9 +9,8 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from urllib.parse import urlsplit
 
-# What a Host header may be: a name or an IPv4 address, or an IPv6 address in brackets; then maybe a port.
+# A valid Host header: a name or an IPv4 address, or an IPv6 address in brackets; then maybe a port.
 HOST = re.compile(
     r"(?:(?P<name>[a-z0-9._-]+)|\[(?P<ipv6>[0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII
 )
@@ -26,9 +25,9 @@ def listed_hosts() -> list[str]:
 def why_refused(
     headers: Mapping[str, str], hosts: Collection[str] = (), cors: str | None = None
 ) -> str | None:
-    """Return why a request may not be answered, or None if it may.
+    """Return the reason to refuse a request, or None.
 
-    ``headers`` are case-insensitive; ``cors`` is the other site that may ask, or "*": ComfyUI's
+    ``headers`` are case-insensitive; ``cors`` is another site that is allowed, or "*": ComfyUI's
     ``--enable-cors-header``.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
@@ -38,33 +37,21 @@ def why_refused(
         return None
     if headers.get("Sec-Fetch-Site") == "cross-site":
         return "the request comes from another site"
-    if origin is not None and _host_of(origin) != host.lower():
+    if origin is not None and origin.rpartition("//")[2].lower() != host.lower():
         return f"origin {origin!r} is another site"
     return None
 
 
-def _host_of(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:  # brackets without an address
-        return None
-
-
 def unlisted_host(headers: Mapping[str, str], hosts: Collection[str] = ()) -> str | None:
-    """Return the name by which a request calls this server if the user has not listed it, or None."""
+    """Return the Host of a request, or None for an address, localhost or a listed name."""
     host = headers.get("Host", "")
-    return None if _is_own_name(host, hosts) else host.rpartition(":")[0] or host
-
-
-def _is_own_name(host: str, listed: Collection[str]) -> bool:
-    """Return whether a Host header is an address, localhost, or a name that the user listed."""
     name, is_own = _read_host(host)
-    return is_own or name in listed
+    return None if is_own or name in hosts else host.rpartition(":")[0] or host
 
 
 @lru_cache(16)
 def _read_host(host: str) -> tuple[str | None, bool]:
-    """Return the name in a Host header, None if there is none, and whether it is localhost or an address."""
+    """Return the name in a Host header, None for an invalid one, and whether it is localhost or an address."""
     found = HOST.fullmatch(host)
     if found is None:
         return None, False

@@ -1,7 +1,6 @@
-"""Change the speed, not the pitch, while the audio is made.
+"""Change the speed of a stream at the same pitch, by FFmpeg's ``atempo``.
 
-Uses FFmpeg's ``atempo`` through PyAV, which the server has for its formats: it accepts chunks of any size. The
-library of ``postprocess/stretch.py`` needs a whole line (python-stretch 0.3.1).
+The library of ``postprocess/stretch.py`` cannot stream (python-stretch 0.3.1).
 """
 
 import math
@@ -23,9 +22,9 @@ def changed_length(samples: int, speed: float) -> int:
 
 
 class SpeedChange:
-    """Changes the length of a sound that comes in chunks: speed 0.25 to 4; 1 leaves every sample as it is.
+    """Changes the speed of chunks of audio, 0.25 to 4; at 1 samples stay unchanged.
 
-    The result is bit-equal however the samples are cut; its length is ``changed_length``.
+    The result does not depend on the sizes of chunks, and has ``changed_length`` samples.
     """
 
     def __init__(self, speed: float, sample_rate: int):
@@ -35,7 +34,7 @@ class SpeedChange:
             self._graph, self._source, self._sink = _chain(speed, sample_rate)
 
     def add(self, samples: np.ndarray) -> np.ndarray:
-        """Process the next samples, float32 ``[n]``; return the finished ones, maybe none."""
+        """Process the next samples, float32 ``[n]``; return the finished ones, which may be none."""
         if self._speed == 1:
             return samples
         ready = self._through(samples)
@@ -46,7 +45,7 @@ class SpeedChange:
     def finish(self) -> np.ndarray:
         if self._speed == 1:
             return np.zeros(0, dtype=np.float32)
-        # Silence after the sound: without it the filters' output lacks up to a window.
+        # Without silence after the audio the filters hold back up to a window.
         silence = self._through(np.zeros(round(LATENCY_S * self._sample_rate), dtype=np.float32))
         self._source.push(None)
         rest = np.concatenate((silence, self._ready()))

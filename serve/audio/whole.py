@@ -1,12 +1,12 @@
-"""Encode answers in threads, beside the event loop's and the model's."""
+"""Encode audio in threads of its own: neither the event loop nor the model waits."""
 
 import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,23 +18,19 @@ FFMPEG_THREADS = 2  # each needs the GIL for every packet
 FEWEST_FILE_THREADS, MOST_FILE_THREADS = 2, 8  # half of the processors: encoding a file releases the GIL
 
 
-@dataclass(frozen=True)
-class Whole:
-    """An encoded file and its number of samples."""
-
-    content: bytes
-    samples: int
+Whole: TypeAlias = tuple[bytes, int]
+"""An encoded file and its number of samples."""
 
 
 def encode_whole(sounds: Sequence[np.ndarray], sample_rate: int, speed: float, name: str) -> Whole:
-    """Return the parts of a sound, float32 ``[T]`` within -1..1, as one file of format ``name`` (one of SERVED)."""
+    """Return chunks of audio, float32 ``[T]`` within -1..1, as one file of format ``name`` (one of SERVED)."""
     change = SpeedChange(speed, sample_rate)
     changed = np.concatenate([*map(change.add, sounds), change.finish()])
-    return Whole(encode(changed, sample_rate, name), len(changed))
+    return encode(changed, sample_rate, name), len(changed)
 
 
 class StreamEncoder:
-    """An ``Encoder`` for an event loop: slow formats work in ``pool``, None for the caller's thread."""
+    """An ``Encoder`` for an event loop: works in ``pool``; None: in the caller's thread."""
 
     def __init__(self, encoder: Encoder, pool: ThreadPoolExecutor | None):
         self._encoder, self._pool = encoder, pool
@@ -52,11 +48,11 @@ class StreamEncoder:
         return await asyncio.wrap_future(self._pool.submit(self._work, work))
 
     def _work(self, work: Callable[[], bytes]) -> bytes:
-        with self._lock:  # a client may leave meanwhile
+        with self._lock:  # ``close`` may come meanwhile
             return b"" if self._is_closed else work()
 
     def close(self) -> None:
-        """Close the encoder; waits for a thread that works."""
+        """Close the encoder; wait for its thread."""
         with self._lock:
             self._is_closed = True
             self._encoder.close()
@@ -79,10 +75,9 @@ class Encoders:
     def open_stream(self, name: str, sample_rate: int) -> StreamEncoder:
         """Return an encoder for a stream; close it when its answer ends."""
         kind = encoder_kind(name, complete=False)
-        pool = None if kind == PLAIN else self._pools[kind]
-        return StreamEncoder(open_encoder(name, sample_rate), pool)
+        return StreamEncoder(open_encoder(name, sample_rate), None if kind == PLAIN else self._pools[kind])
 
     def close(self) -> None:
-        """Take no more sounds; do not wait for the others."""
+        """Accept no more work; do not wait for the rest."""
         for pool in self._pools.values():
             pool.shutdown(wait=False)

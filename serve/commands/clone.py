@@ -1,4 +1,4 @@
-"""``clone``: a recording to a saved voice."""
+"""``clone``: save the voice of a recording."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def choose_part(options: argparse.Namespace, waveform: np.ndarray, rate: int, console: Console) -> np.ndarray:
-    """Return the part that the options choose, and say which; else all of it, and if less is better."""
+    """Return the part that the options choose, and print it; else all, with a note if a part is better."""
     from ...morph.voice.excerpt import better_part, cut_part
     from ...morph.voice.measure import measure
 
@@ -89,7 +89,7 @@ def choose_part(options: argparse.Namespace, waveform: np.ndarray, rate: int, co
 
 
 def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Path:
-    """Return where a voice is saved; ValueError, before heavy work, if another is there or it cannot be looked at."""
+    """Return the path of the new voice; ValueError for an existing or unreadable file."""
     path: Path = options.out or folders.library.path(name)
     with explaining(path, "read", "change the folder's permissions"):
         exists = path.exists()

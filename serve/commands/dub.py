@@ -1,6 +1,6 @@
 """``dub``: speak captions into a track, each at its time.
 
-Lines are saved as they were spoken: with other times or limits nothing is spoken again.
+Lines are saved before they are fitted: other times or limits reuse them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ..scripts.backend import open_backend
 
     text, lists = read_text_file(options.file), read_lists(options)
-    read_captions(text)  # faults are found before a model is loaded
+    read_captions(text)  # report faults before a model is loaded
     names = partial(check_names, text, options)
     with (
         open_folder(options, console) as folder,
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         dubbed, silent, lines = read_subtitles(
             ready.speaks, request, ready.settings, limits, options.read_sounds
         )
-        # Speed, pitch and level are set when lines are fitted.
+        # Fitting sets speed, pitch and level.
         plain = [replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed]
         ScriptRun(folder, ready, plain, lines).speak()
         dub = assemble_dub(dubbed, silent, [folder.read(index + 1) for index in range(len(lines))], limits)

@@ -1,6 +1,6 @@
-"""``script``: a script, or a list of lines, to a file per line, a track and subtitles.
+"""``script``: speak a script, or a list of lines, to a file per line, a track and subtitles.
 
-An interrupted run goes on where it stopped, and an edited script speaks only what is new.
+An interrupted run resumes, and an edited script speaks only new lines.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     made = [*outputs(options), *filter(None, (options.words,))]
     written = (*made, options.out / MANIFEST)
     arguments.check_sources(parser, (options.file, options.reference, options.pronunciation), written)
-    if not (options.out / MANIFEST).exists():  # what is there is not of an earlier run
+    if not (options.out / MANIFEST).exists():  # no earlier run wrote these files
         for path in filter(Path.exists, made):
             parser.error(f"{path} is no earlier run's: choose another folder with --out, or move it away")
     here = ("checkpoint", "reference", "lora", "cast_lora")
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def finish(folder: ScriptFolder, cues: Sequence[Cue], words: Sequence[LineWords]) -> None:
-    """Write the subtitles of the track and, if they are wanted, its words; note that all is written, and say where."""
+    """Write the track's subtitles, its words if requested, and the manifest; print the paths."""
     options, console = folder.options, folder.console
     track, srt, vtt = outputs(options)
     write_atomic(srt, write_cues(cues, "srt").encode())
@@ -117,7 +117,7 @@ def finish(folder: ScriptFolder, cues: Sequence[Cue], words: Sequence[LineWords]
 
 
 def check_file(file: Path, text: str) -> None:
-    """Raise ValueError for a file that cannot be read whatever the cast is."""
+    """Raise ValueError for a file that no cast can read."""
     from ...morph.text.scripts.script import check_script
     from ..scripts.line_list import parse_lines
 
@@ -136,7 +136,7 @@ def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config
 def read_named_lines(
     text: str, ready: ScriptBackend, lists: tuple[PronunciationList, ...], options: argparse.Namespace
 ) -> tuple[Script, list[Line]]:
-    """Return the script and its lines; ValueError if it cannot be read, or for an unknown name."""
+    """Return the script and its lines; ValueError for a fault or an unknown name."""
     from ...morph.script.dialogue import ScriptRequest, make_lines
 
     script, voices = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
@@ -148,7 +148,7 @@ def read_named_lines(
 def parse_named_lines(
     text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
 ) -> tuple[Script, dict[str, str]]:
-    """Return the script, and each of its names as the cast has it; errors as ``read_named_lines``."""
+    """Return the script, with names as the cast spells them; errors as ``read_named_lines``."""
     from ...morph.text.scripts.script import parse_script
     from ..scripts.backend import find_name
     from ..scripts.line_list import parse_lines
@@ -161,7 +161,7 @@ def parse_named_lines(
 
 
 def write_samples(folder: ScriptFolder, speaks: Speaks, script: Script) -> Track:
-    """Write lines and silences into a sound file, one line in memory at a time; return its captions and words."""
+    """Write lines and silences into a sound file, line by line; return its captions and words."""
     import numpy as np
 
     from ...morph.script.dialogue import spacing_of
@@ -191,14 +191,14 @@ def words_of(speaks: Speaks, spoken: Spoken, start: int) -> LineWords:
 
 @contextlib.contextmanager
 def open_track(path: Path, rate: int) -> Iterator[Track]:
-    """Yield a track that becomes the file when the ``with`` ends; ValueError if it cannot be written."""
+    """Yield a track that becomes the file at the end; ValueError if it cannot be written."""
     import soundfile
 
     from ...morph.audio.writer import add_samples, open_file
 
     unfinished = name_beside(path)
     try:
-        unfinished.touch(exist_ok=False)  # it is new: soundfile would follow a link
+        unfinished.touch(exist_ok=False)  # soundfile would follow an existing link
         with open_file(unfinished, rate, path.suffix[1:]) as file:
             yield Track(partial(add_samples, file))
         unfinished.replace(path)

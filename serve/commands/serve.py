@@ -3,18 +3,14 @@
 import argparse
 
 from ..logs import start_log
+from ..process.server import add_arguments as add_arguments
+from ..process.server import read_options, run_server
 from ..terminal.console import Console
 from ..terminal.engine import find_adapters, find_checkpoint, folders_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..process.server import add_arguments as add_server
-
-    add_server(parser)
-
-
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """The server checks its options itself, before it loads anything."""
+    """``read_options`` checks them."""
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
@@ -31,8 +27,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
             run_ray(options)
         else:
-            from ..process.server import read_options, run_server
-
             run_server(read_options(options))
     except OSError as error:
         raise ValueError(

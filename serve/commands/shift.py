@@ -1,4 +1,4 @@
-"""``voices shift``: a voice with a mood, from the difference of two others."""
+"""``voices shift``: save a voice with a mood, from the difference of two others."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_known(words: Collection[str], saved: Collection[str], checkpoint: Path
 
 
 def find_voice(word: str, folders: Folders, model: Callable[[], Model]) -> Voice:
-    """Return the voice of a word, as ``--of`` takes it; ``model`` returns the checkpoint, if it is needed."""
+    """Return the voice that a word of ``--of`` names; ``model`` loads the checkpoint if needed."""
     from ...morph.voice.create import CloneOptions, clone_voice, preset_voice
     from ...morph.voice.library import load_source
 

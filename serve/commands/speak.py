@@ -1,4 +1,4 @@
-"""``speak``: one text, into a file, or to stdout while it is made; the text may come while it is spoken."""
+"""``speak``: speak one text into a file, or stream it to stdout; the text may be streamed too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Sink = Callable[[bytes], object]
 STDOUT = "-"
 KINDS = (*(suffix[1:] for suffix in FILES), "pcm")
-PIECE = 4096  # bytes of stdin at a time: what has come, up to this
+PIECE = 4096  # the most bytes of one read of stdin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,15 +62,11 @@ def add_speech(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
-        type=sound_or_stdout,
+        type=lambda word: word if word == STDOUT else arguments.sound_file(word),
         help=f"a file that ends in {', '.join(FILES)}, or - for stdout; default: speech.wav, speech-2.wav and so on",
     )
     arguments.add_switch(parser, "--overwrite")
     parser.add_argument("--format", choices=KINDS)
-
-
-def sound_or_stdout(word: str) -> Path | str:
-    return word if word == STDOUT else arguments.sound_file(word)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -122,7 +118,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     started = time.perf_counter()
     with open_sink(options, device, synthesizer.model.sample_rate, console) as sink:
         if is_streamed(options):
-            once = replace(settings, retries=0)  # what was played cannot be taken back
+            once = replace(settings, retries=0)  # played audio cannot be replaced
             spoken = speak_live(synthesizer, line, once, sink, console)
         else:
             spoken = speak_complete(synthesizer, line, settings, ear, console)
@@ -142,7 +138,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 
 def is_streamed(options: argparse.Namespace) -> bool:
-    """Return whether to stream the sound: on stdout, some formats are complete only at the end."""
+    """Return whether to stream: on stdout some formats are only complete at the end."""
     return bool(options.play) or (options.out == STDOUT and (options.format or "wav") in PLAIN_STREAMS)
 
 
@@ -165,7 +161,7 @@ def open_sink(options: argparse.Namespace, device: Any, rate: int, console: Cons
 def speak_complete(
     synthesizer: Synthesizer, line: Line, settings: GenerateOptions, ear: WordCheck | None, console: Console
 ) -> Spoken:
-    """Return a line that is not streamed, after the word check."""
+    """Return an offline line, after the word check."""
     from ...morph.batch.batch import Batch
     from ...morph.kept.render import Listener, RenderOptions, speak_lines
 
@@ -178,7 +174,7 @@ def speak_complete(
 def speak_live(
     synthesizer: Synthesizer, line: Line, settings: GenerateOptions, sink: Sink, console: Console
 ) -> Spoken:
-    """Return a line that is streamed to a sink; the engine's thread runs ahead of the playback."""
+    """Stream a line to a sink and return it; the engine's thread runs ahead of the playback."""
     from ...morph.batch.batch import Batch
     from ...postprocess.pcm import to_s16
 
@@ -191,14 +187,14 @@ def speak_live(
 
 
 def write_all(sink: BinaryIO, content: bytes) -> None:
-    """Write to an unbuffered stream, which may take a part at a time."""
+    """Write to an unbuffered stream, which may accept parts only."""
     left = memoryview(content)
     while left:
         left = left[sink.write(left) :]
 
 
 def stdin_text() -> Iterator[str]:
-    if os.name == "nt" and sys.stdin.isatty():  # a console there has another encoding, which Python knows
+    if os.name == "nt" and sys.stdin.isatty():  # Python knows the console's encoding
         return iter(sys.stdin)
     return read_text(sys.stdin.fileno())
 
@@ -206,7 +202,7 @@ def stdin_text() -> Iterator[str]:
 def read_text(source: int) -> Iterator[str]:
     """Yield the UTF-8 text of a file descriptor as it comes; ValueError for other bytes.
 
-    It is read below Python's own buffers: a program that ends while a thread waits in them aborts.
+    Python's own buffers are not used: a program that ends while a thread waits in them aborts.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
@@ -219,7 +215,7 @@ def read_text(source: int) -> Iterator[str]:
 
 
 def write_words(lines: Sequence[LineWords], options: argparse.Namespace) -> None:
-    """Write the words of lines, at their times in the sound; ValueError if the file cannot be written."""
+    """Write word times of lines; ValueError if the file cannot be written."""
     from ...morph.words.captions import CaptionOptions, write_captions
 
     wanted = CaptionOptions(options.words.suffix[1:].lower(), options.words_by)

@@ -1,4 +1,4 @@
-"""``sweep``: one line at several SEQ_GROUPS: a table, and if asked the recordings and a plot."""
+"""``sweep``: speak one line at several SEQ_GROUPS; print a table, write recordings and a plot if requested."""
 
 from __future__ import annotations
 

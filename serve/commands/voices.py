@@ -1,4 +1,4 @@
-"""``voices``: the library of saved voices."""
+"""``voices``: manage the library of saved voices."""
 
 import argparse
 import json
@@ -87,7 +87,7 @@ def list_voices(options: argparse.Namespace, console: Console) -> None:
 
 
 def about(name: str, path: Path) -> dict[str, Any]:
-    """Return the facts of a voice file, for people and programs; under "error" why it cannot be read."""
+    """Return the facts of a voice file; under "error" the reason if it cannot be read."""
     from ...morph.voice.library import describe_file
 
     try:
@@ -115,7 +115,6 @@ def show(options: argparse.Namespace, console: Console) -> None:
 
 
 def save_one(options: argparse.Namespace, console: Console) -> None:
-    """Save a voice; only a preset, a clone and a description need the model."""
     from ...morph.voice.library import load_source
 
     folders = folders_of(options)
@@ -128,7 +127,7 @@ def save_one(options: argparse.Namespace, console: Console) -> None:
 
 
 def delete(options: argparse.Namespace, console: Console) -> None:
-    """Delete voices of the library; none of them if one is unknown, or the user does not agree or cannot be asked."""
+    """Delete voices of the library; none if one is unknown, or without the user's consent."""
     library = folders_of(options).library
     paths = {name: library.find(name) for name in options.names}
     if not options.yes and not console.agrees(f"Delete {', '.join(paths)}?"):

@@ -1,4 +1,4 @@
-// Adds a voice: from a voice file, or from a recording where the checkpoint can clone.
+// Add a voice from a voice file, or from a recording if the checkpoint can clone.
 import { askJson } from "./api.js"
 import { at, clearErrors, Wrong } from "./fields.js"
 import { wavOf } from "./wav.js"
@@ -13,30 +13,30 @@ const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`
 const chosenFile = () => at("voice-file").files?.[0]
 const isRecording = (file) => file && !file.name.toLowerCase().endsWith(SUFFIX)
 
-/** Say what can be added; ``status`` is the server's. */
+/** Show which files can be added; ``status`` is the server's. */
 export function offer(status) {
   at("voice-file").accept = status.can_clone ? `${SUFFIX},audio/*` : SUFFIX
   const file = `a voice file (${SUFFIX}) that Save Voice wrote`
   at("record-field").hidden = !status.can_clone
   at("add-hint").textContent = status.can_clone
-    ? `A recording of 1 to 30 seconds of one speaker, or ${file}. It stays until the server ends, and others can use it.`
-    : `Add ${file}: this checkpoint cannot clone recordings. It stays until the server ends, and others can use it.`
+    ? `A recording of one speaker, 1 to 30 seconds, or ${file}. The voice stays until the server ends, and others can use it.`
+    : `Add ${file}: this checkpoint cannot clone recordings. The voice stays until the server ends, and others can use it.`
 }
 
-/** What is sent for a file is known as soon as it is chosen: its name, and whether its words are wanted. */
+/** Show the fields of the chosen file. */
 export function showFile() {
   const file = chosenFile()
   at("transcript-field").hidden = !isRecording(file)
   if (file && !at("voice-name").value) at("voice-name").value = file.name.replace(/\.[^.]*$/, "").slice(0, 80)
 }
 
-/** Send what the form has; return the voice's name, and notes about the recording. */
+/** Send the form; return the voice's name, and notes about the recording. */
 export async function addVoice(status, say) {
   clearErrors(at("add-form"))
   const file = chosenFile()
   if (!file) throw new Wrong("voice-file", "Choose a file first.")
   if (!at("voice-name").value.trim()) throw new Wrong("name", "Give the voice a name.")
-  if (!at("consent").checked) throw new Wrong("consent", "A voice is added only if the person has agreed.")
+  if (!at("consent").checked) throw new Wrong("consent", "A voice can be added only if the speaker has agreed.")
   const clones = isRecording(file)
   if (clones && !status.can_clone) throw new Wrong("voice-file", "This checkpoint cannot clone recordings: choose a voice file.")
   const content = clones && !SENT_AS_IT_IS.test(file.name) ? await readSound(file, status.sample_rate) : file
@@ -59,11 +59,11 @@ export async function addVoice(status, say) {
   }
 }
 
-/** Ask again while the server is busy; say at once what happens, and each second how long it takes. */
+/** Retry while the server is busy; show the time each second. */
 async function askUntilFree(path, options, say, status) {
   const began = Date.now()
-  const busy = status.rows_in_use ? ": the server speaks for others, and makes it between two lines" : ""
-  const tell = () => say(`Making the voice${busy}. ${((Date.now() - began) / 1000).toFixed(0)} s`)
+  const busy = status.rows_in_use ? ": the server is busy with other requests and creates it between two lines" : ""
+  const tell = () => say(`Creating the voice${busy}. ${((Date.now() - began) / 1000).toFixed(0)} s`)
   const timer = setInterval(tell, 1000)
   tell()
   try {

@@ -1,7 +1,7 @@
-// What the page asks of the server. Errors have the server's words, or ours where it has none.
+// Requests to the server. Errors have the server's message, or ours without one.
 const KEY = "morph-tts-key" // in the session's storage
 
-/** The server refused. ``param`` is the field that it names, ``status`` the answer's. */
+/** An error of the server, with its ``status`` and the field, ``param``. */
 export class Refused extends Error {
   constructor(message, status, param) {
     super(message[0].toUpperCase() + message.slice(1))
@@ -16,7 +16,7 @@ export class Gone extends Error {}
 export const readKey = () => sessionStorage.getItem(KEY) ?? ""
 export const keepKey = (key) => sessionStorage.setItem(KEY, key)
 
-/** Ask the server; return its answer, or throw Refused, Gone or an AbortError. */
+/** Return the server's answer, or throw Refused, Gone or an AbortError. */
 export async function ask(path, options = {}) {
   const key = readKey()
   const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) }
@@ -27,7 +27,6 @@ export async function ask(path, options = {}) {
   throw new Refused(words, response.status, body.error?.param)
 }
 
-/** Ask for JSON. */
 export const askJson = async (path, options) => (await ask(path, options)).json()
 
 /** Post a request for speech; ``json`` is its text. */
@@ -35,7 +34,7 @@ export function postSpeech(json, signal) {
   return ask("/v1/audio/speech", { method: "POST", body: json, signal, headers: { "Content-Type": "application/json" } })
 }
 
-/** The events of an answer as they come; an error among them is thrown. */
+/** Yield the events of an answer; throw an event of type error. */
 export async function* readEvents(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ""
@@ -52,7 +51,7 @@ export async function* readEvents(response) {
   }
 }
 
-/** Wait for the network; say in our words that it failed, for the browser's are no help. */
+/** Wait for the network; replace the browser's error, which does not help. */
 async function reach(promise, words) {
   try {
     return await promise

@@ -1,9 +1,9 @@
-// The request that the page describes as a command or a program. The key itself is never shown.
+// The page's request as a command or a program, without the key.
 import { at, jsonOf, put } from "./fields.js"
 
 const KEY = "MORPH_TTS_API_KEY"
 
-/** Show the request; ``read`` returns it, or says what is wrong with it. */
+/** Show the request; ``read`` returns it or throws its error. */
 export function showRequest(read, hasKey) {
   const write = at("language-of-code").value === "curl" ? curlOf : pythonOf
   put("copied", "")
@@ -16,11 +16,10 @@ export function showRequest(read, hasKey) {
 
 export async function copyRequest() {
   if (navigator.clipboard) await navigator.clipboard.writeText(at("code").textContent)
-  else getSelection()?.selectAllChildren(at("code")) // a page of another computer, without TLS, has no clipboard
+  else getSelection()?.selectAllChildren(at("code")) // without TLS, a page of another computer has no clipboard
   put("copied", navigator.clipboard ? "Copied" : "Marked: press Ctrl+C")
 }
 
-/** A curl command; ``format`` is the file's. */
 function curlOf({ fields, seed }, format, hasKey) {
   const json = jsonOf({ ...fields, response_format: format, stream: false }, seed)
   const lines = [
@@ -33,7 +32,6 @@ function curlOf({ fields, seed }, format, hasKey) {
   return lines.join(" \\\n  ")
 }
 
-/** A program for OpenAI's package. */
 function pythonOf({ fields, seed }, format, hasKey) {
   const { input, voice, speed, instructions, ...more } = fields
   const extra = Object.entries(more).map(([name, value]) => `"${name}": ${JSON.stringify(value)}`)

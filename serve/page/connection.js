@@ -1,21 +1,20 @@
-// What the page knows of the server: whether it is there, whether it wants a key, and what it does now.
+// The state of the server: reachable or not, key needed or not, and its status.
 import { askJson, Gone, readKey, Refused } from "./api.js"
 
-const LOOK_MS = 1000 // between two looks at what it does
+const LOOK_MS = 1000 // between two requests of the status
 const VOICES_EVERY = 4 // looks
 
-/** Looks at the server again and again; not while it wants a key, or nobody looks at the page. */
+/** Polls the server's status, except while a key is needed or the page is hidden. */
 export class Connection {
-  /** ``on``: what is called: found(status) once, now(status) for each look, voices(), gone(), key(wasWrong). */
+  /** ``on``: callbacks found(status) once, now(status) for each status, voices(), gone(), key(wasWrong). */
   constructor(on) {
-    // ``status``: what it said last, undefined while it is gone. ``facts``: the same, kept.
+    // ``status``: the last one, undefined while the server is gone. ``facts``: the last one ever.
     this.on = on
     this.status = this.facts = undefined
     this.wantsKey = false
     this.looks = 0
   }
 
-  /** Find out all that the page needs to know. */
   async connect() {
     if (!readKey() && (await askJson("/page.json")).wants_key) return this.lock(false)
     const status = await askJson("/v1/status")
@@ -26,7 +25,6 @@ export class Connection {
     this.on.now(status)
   }
 
-  /** Ask what it does now. */
   async look() {
     if (!this.status) return this.connect()
     this.status = await askJson("/v1/status")
@@ -34,7 +32,6 @@ export class Connection {
     if (++this.looks % VOICES_EVERY === 0) await this.on.voices()
   }
 
-  /** Look for ever. */
   async watch() {
     if (!document.hidden && !this.wantsKey) await this.attempt(() => this.look())
     setTimeout(() => this.watch(), LOOK_MS)
@@ -48,7 +45,7 @@ export class Connection {
     }
   }
 
-  /** Note what an error says of the server: true if it wants a key, or is gone. */
+  /** Update the state after an error; return whether a key is needed or the server is gone. */
   notice(error) {
     if (error instanceof Refused && error.status === 401) this.lock(readKey() !== "")
     else if (error instanceof Gone) this.lose("The server does not answer: trying again")

@@ -1,4 +1,4 @@
-// The page's fields: their errors, words for their numbers, and the request that they describe.
+// The page's fields: errors, words for numbers, and the request.
 
 /**
  * The page's element of this id: index.html has it.
@@ -8,12 +8,12 @@
  */
 export const at = (id) => /** @type {any} */ (document.getElementById(id))
 
-/** Set an element's text if it has another one: screen readers read what is set again. */
+/** Set an element's text if it differs: screen readers repeat a text that is set again. */
 export function put(id, text) {
   if (at(id).textContent !== String(text)) at(id).textContent = text
 }
 
-// The element of each field that the server's errors name.
+// Elements by the fields of the server's errors.
 const FIELDS = {
   input: "text",
   voice: "search",
@@ -26,7 +26,7 @@ const FIELDS = {
 const MOST_SEED = 2n ** 64n - 1n
 const count = new Intl.NumberFormat("en")
 
-/** A field that cannot be used as it is. */
+/** An error of a field. */
 export class Wrong extends Error {
   constructor(param, message) {
     super(message)
@@ -34,7 +34,7 @@ export class Wrong extends Error {
   }
 }
 
-/** Show an error at its field, and put the cursor there; return whether there is such a field in sight. */
+/** Show an error at its field, and focus it; return false if it is not visible. */
 export function showAt(param, message) {
   const field = at(FIELDS[param] ?? param)
   const note = field && at(`${field.id}-error`)
@@ -46,13 +46,13 @@ export function showAt(param, message) {
   return true
 }
 
-/** Forget the errors of all fields inside an element. */
+/** Clear the errors inside an element. */
 export function clearErrors(element) {
   for (const note of element.querySelectorAll(".error")) note.hidden = true
   for (const field of element.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid")
 }
 
-/** Fill a list with names, with the same one chosen if it is still there. */
+/** Fill a list with names, and keep the choice if possible. */
 export function fill(list, names) {
   const chosen = list.value
   list.replaceChildren(...names.map((name) => new Option(name[0].toUpperCase() + name.slice(1), name)))
@@ -79,7 +79,7 @@ export async function readText(input, most = 20_000) {
   try {
     at("text").value = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer())
   } catch {
-    throw new Wrong("input", "The file is no text in UTF-8: save it as UTF-8.")
+    throw new Wrong("input", "The file is not UTF-8 text: save it as UTF-8.")
   }
 }
 
@@ -91,7 +91,7 @@ export function wordsFor(groups) {
   return groups >= 3 ? "fast" : "fastest, rougher"
 }
 
-/** Show what the sliders say. */
+/** Show the values of the sliders. */
 export function showSliders() {
   const groups = Number(at("groups").value)
   at("groups-words").textContent = `${groups} of 15: ${wordsFor(groups)}`
@@ -105,7 +105,7 @@ const readSpeed = () => Number((2 ** Number(at("speed").value)).toFixed(2))
 
 export const showSpeed = (speed) => { at("speed").value = String(Math.log2(speed)) }
 
-/** The request that the page describes: its fields, and the seed as text (JavaScript rounds numbers above 2**53). */
+/** The page's request: its fields, and the seed as text (JavaScript rounds numbers above 2**53). */
 export function readFields(most, voice) {
   const text = at("text").value
   if (most && lengthOf(text) > most) {
@@ -121,12 +121,12 @@ export function readFields(most, voice) {
 function readSeed() {
   const seed = at("seed").value.trim()
   if (seed && !(/^\d{1,20}$/.test(seed) && BigInt(seed) <= MOST_SEED)) {
-    throw new Wrong("seed", "The seed is a whole number from 0 to 18446744073709551615: or leave it empty.")
+    throw new Wrong("seed", "The seed must be a whole number from 0 to 18446744073709551615, or empty.")
   }
   return seed && String(BigInt(seed))
 }
 
-/** The JSON of a request; its seed is written digit by digit. */
+/** The JSON of a request, with the exact seed. */
 export function jsonOf(fields, seed) {
   const pairs = Object.entries(fields).map(([name, value]) => `"${name}": ${JSON.stringify(value)}`)
   if (seed) pairs.push(`"seed": ${seed}`)

@@ -1,11 +1,11 @@
-// A take as a file. The page itself makes those without compression, of the very samples that were heard.
+// A take as a file. The page writes uncompressed files itself, with the played samples.
 import { postSpeech } from "./api.js"
 import { jsonOf } from "./fields.js"
 import { pcmOf, wavOf } from "./wav.js"
 
-const LATE_MS = 60_000 // after which a download has begun
+const LATE_MS = 60_000 // a download has begun by then
 
-/** Have the browser save a take; return the file's name. */
+/** Save a take as a download; return the file's name. */
 export async function save(take, format, signal) {
   const { blob, name } = await fileOf(take, format, signal)
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: name })
@@ -14,13 +14,13 @@ export async function save(take, format, signal) {
   return name
 }
 
-/** Return {blob, name}; for the other formats the server speaks the take again, with its seed. */
+/** Return {blob, name}; for other formats the server generates the take again, with its seed. */
 async function fileOf(take, format, signal) {
   const { chunks, sampleRate } = take.track
   if (format === "wav") return { blob: wavOf(chunks, sampleRate), name: `speech-${take.seed}.wav` }
   if (format === "pcm") return { blob: new Blob([pcmOf(chunks)]), name: `speech-${take.seed}.pcm` }
   const json = jsonOf({ ...take.fields, response_format: format, stream: false }, take.seed)
   const answer = await postSpeech(json, signal)
-  const seed = answer.headers.get("x-speech-seed") // another one where the first take went wrong
+  const seed = answer.headers.get("x-speech-seed") // another one after a retry
   return { blob: await answer.blob(), name: `speech-${seed}.${format}` }
 }

@@ -1,13 +1,13 @@
-// The text of a take, whose words light up as they are heard.
+// The text of a take, whose words light up as they are played.
 import { at } from "./fields.js"
 
-/** The text below the waveform. Times are those of a track's ``words``; there is none where it has none. */
+/** The text below the waveform, hidden for a track without ``words``. */
 export class HeardText {
   constructor() {
     /** @type {HTMLElement[]} */
-    this.words = [] // those that are shown
+    this.words = [] // of the words so far
     this.lit = 0 // how many of them have begun
-    this.now = /** @type {HTMLElement | undefined} */ (undefined) // the one that is heard
+    this.now = /** @type {HTMLElement | undefined} */ (undefined) // the current word
     /** @type {string[]} */
     this.letters = []
     this.rest = document.createTextNode("")
@@ -30,7 +30,7 @@ export class HeardText {
     this.end = 0
   }
 
-  /** Show the words that have come, and light up those that have begun at a time in seconds. */
+  /** Add new words, and light up those that have begun at a time in seconds. */
   update(seconds) {
     const words = this.track?.words ?? []
     at("heard").hidden = words.length === 0
@@ -61,7 +61,7 @@ export class HeardText {
     this.words[index].classList.toggle("lit", on)
   }
 
-  /** Mark the word that is heard now, and keep it in sight. */
+  /** Mark the current word, and keep it in sight. */
   mark(word) {
     if (word === this.now) return
     this.now?.classList.remove("now")

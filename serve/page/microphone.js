@@ -1,9 +1,9 @@
-// Records a voice with the microphone: the recording becomes the form's file, as if it had been chosen.
+// Records a voice with the microphone as the form's file.
 import { at, put, Wrong } from "./fields.js"
 
 const LONGEST_S = 30
-const GOOD_S = 5 // what is shorter makes a worse voice
-const QUIET = 0.05 // highest sample of a recording that is too quiet
+const GOOD_S = 5 // a shorter recording makes a worse voice
+const QUIET = 0.05 // the peak of a recording that is too quiet
 const TICK_MS = 100
 const SOUND = { echoCancellation: false, noiseSuppression: false } // both change the voice
 const REFUSED = "The microphone cannot be used: allow it beside the address, or choose a file below."
@@ -12,7 +12,7 @@ const INSECURE = "Browsers give the microphone only to https and localhost: reco
 /** @type {MediaRecorder | undefined} */
 let recorder
 
-/** Start, after the browser has asked its user, or end what is recorded; ``onFile`` is called when the file is there. */
+/** Start or stop a recording; ``onFile`` is called with the file in the form. */
 export async function toggleRecording(onFile) {
   if (recorder) return recorder.stop()
   if (!navigator.mediaDevices) throw new Wrong("record", INSECURE)
@@ -35,7 +35,7 @@ export async function toggleRecording(onFile) {
   at("record").textContent = "Stop recording"
 }
 
-/** Show a stream's level and time until ``end`` is called, which says how good it was. */
+/** Show a stream's level and time until ``end`` is called, which gives advice. */
 function watchLevel(stream) {
   const context = new AudioContext()
   const analyser = new AnalyserNode(context, { fftSize: 8192 })

@@ -1,4 +1,4 @@
-// The server's page: type a text, choose a voice, hear it while it is spoken.
+// The server's page: type a text, choose a voice, and listen while the speech is generated.
 import { addVoice, offer, showFile } from "./add_voice.js"
 import { Gone, keepKey, readKey } from "./api.js"
 import { copyRequest, showRequest } from "./code.js"
@@ -13,13 +13,13 @@ import { sentenceFor, Takes } from "./takes.js"
 import { Loudspeaker } from "./track.js"
 import { Voices } from "./voices.js"
 
-const SOON_MS = 150 // after a request: whether it waits
+const SOON_MS = 150 // after a request, to ask whether it is queued
 const loudspeaker = new Loudspeaker()
 const server = new Connection({ found, now, gone: showGone, key: showKey, voices: () => voices.refresh() })
 const voices = new Voices({ loudspeaker, rate, attempt: attemptVoice, quiet, onChoice: showCode, say: sayVoice })
 const bar = new PlayerBar(loudspeaker, () => voices.quiet())
 const takes = new Takes(hear, use)
-let running // what is being spoken, or made as a file: it has stop()
+let running // the current speech or download, with stop()
 
 const say = (words) => put("message", words)
 
@@ -35,7 +35,7 @@ function rate() {
   return server.facts.sample_rate
 }
 
-/** Do something for the user; show what went wrong: at its field, or in its card's place. */
+/** Do something for the user; show an error at its field, or in its card. */
 async function attempt(work, place = "problem") {
   at(place).hidden = true
   try {
@@ -58,16 +58,16 @@ async function found(status) {
   await voices.refresh()
   for (const one of document.querySelectorAll(".of-gone")) one.toggleAttribute("hidden", true)
   changed()
-  at("work").hidden = false // last: who spoke before would be told that the server does not answer
+  at("work").hidden = false // last: speaking before would report that the server does not answer
 }
 
-/** Show what the server does now, and how many are before us. */
+/** Show the server's state and our place in its queue. */
 function now(status) {
   showStatus(status)
   if (!(running instanceof Speaking) || running.first) return
   if (!status.waiting) return say("Getting ready")
   const before = running.before(status.waiting)
-  say(before ? `Waiting: ${before} before you` : "Waiting: you are next")
+  say(before ? `Queued: ${before} before you` : "Queued: you are next")
 }
 
 function useKey() {
@@ -78,7 +78,7 @@ function useKey() {
 
 // Speaking
 
-/** End what sounds, and forget what was said of it. */
+/** Stop all audio, and clear the messages. */
 function quiet() {
   say("")
   sayVoice("")
@@ -88,7 +88,7 @@ function quiet() {
   bar.follow()
 }
 
-/** Take the place of what runs. */
+/** Replace the running work. */
 function start(work) {
   stop()
   clearErrors(at("form"))
@@ -102,7 +102,7 @@ function finish(work) {
   at("stop").disabled = true
 }
 
-/** Be silent, and let the server's row go. */
+/** Stop the audio and the request. */
 function stop() {
   if (!running) return
   running.stop()
@@ -123,7 +123,7 @@ async function speak() {
   setTimeout(() => running === mine && !mine.first && server.attempt(() => server.look()), SOON_MS)
   try {
     await mine.run(begin, showFigures)
-    const silent = hears ? "" : "This browser plays no sound: is there a loudspeaker?"
+    const silent = hears ? "" : "This browser plays no audio: check the loudspeaker."
     say(`Spoken with seed ${mine.seed}. ${sentenceFor(mine.ended)} ${silent}`.trim())
   } catch (error) {
     if (running === mine || !running) say(mine.ended === "stopped" ? "Stopped." : "")
@@ -135,7 +135,7 @@ async function speak() {
   }
 }
 
-/** The first sound of a request has come. */
+/** Show a request whose first audio has come. */
 function begin({ track }) {
   say("Speaking")
   bar.show(track)
@@ -164,7 +164,7 @@ async function download() {
   const abort = new AbortController()
   const mine = start({ stop: () => abort.abort() })
   const format = at("format").value
-  say(`Making the ${format} file`)
+  say(`Creating the ${format} file`)
   try {
     say(`${await save(takes.shown, format, abort.signal)} was saved.`)
   } catch (error) {

@@ -4,19 +4,19 @@ import { HeardText } from "./heard.js"
 import { PEAK_S } from "./track.js"
 
 const BAR = 4 // pixels from one bar of the waveform to the next
-const SHORTEST_S = 4 // of sound that the whole width shows
-const QUIET = 0.2 // of full scale: sound below it is drawn small
+const SHORTEST_S = 4 // of audio in the whole width
+const QUIET = 0.2 // of full scale: quieter audio is drawn small
 const STEP_S = 2 // of an arrow key
 
 /** 65 as "1:05". */
 const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`
 
 export class PlayerBar {
-  /** ``loudspeaker`` is the page's; ``onPlay`` is called before a sound begins, for others to be silent. */
+  /** ``onPlay`` is called before audio begins, to stop other audio. */
   constructor(loudspeaker, onPlay) {
     this.loudspeaker = loudspeaker
     this.onPlay = onPlay
-    this.track = /** @type {any} */ (undefined) // a Track; the buttons are disabled while there is none
+    this.track = /** @type {any} */ (undefined) // a Track; without one the buttons are disabled
     this.heard = new HeardText()
     this.frame = 0 // of the next update
     at("play").addEventListener("click", () => this.toggle())
@@ -28,7 +28,7 @@ export class PlayerBar {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw())
   }
 
-  /** Show a track, or none; another one that sounds is silent from now on. */
+  /** Show a track, or none; pause the previous one. */
   show(track) {
     if (this.track && this.track !== track) this.track.pause()
     this.track = track
@@ -61,12 +61,12 @@ export class PlayerBar {
     this.seek(this.track.position + step)
   }
 
-  /** Whether this track is heard now, or will be as soon as more of it arrives. */
+  /** Whether this track plays now, or when more of it arrives. */
   get sounds() {
     return Boolean(this.track?.playing)
   }
 
-  /** Show where the track is, again and again while it sounds or grows. */
+  /** Show the track's position, repeatedly while it plays or grows. */
   follow() {
     cancelAnimationFrame(this.frame)
     this.update()

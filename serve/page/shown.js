@@ -1,9 +1,9 @@
-// What the page shows of the server and of a request's figures.
+// The state of the server and the figures of a request.
 import { at, fill, put, showAt } from "./fields.js"
 
 const FIGURES = ["first", "rtf", "sound", "late", "rows", "waiting"]
 
-/** Show the fields that the server's checkpoint has. */
+/** Show the fields that the server's checkpoint supports. */
 export function showServer(status) {
   at("key-card").hidden = true
   put("model", status.model)
@@ -13,10 +13,10 @@ export function showServer(status) {
   const designs = status.kind === "voice_design"
   at("voice-card").hidden = designs
   at("instructions-field").hidden = !status.follows_instructions
-  put("instructions-label", designs ? "What the voice is like" : "How to speak")
+  put("instructions-label", designs ? "Description of the voice" : "How to speak")
 }
 
-/** Show what the server does now. */
+/** Show the server's state. */
 export function showStatus(status) {
   put("state", "Connected")
   at("state").className = "there"
@@ -24,7 +24,7 @@ export function showStatus(status) {
   put("waiting", status.waiting)
 }
 
-/** Nothing that the server said last is true any more. */
+/** Clear the server's state. */
 export function showGone(words) {
   for (const id of FIGURES) put(id, "–")
   put("state", words)
@@ -41,7 +41,7 @@ export function showKey(wasWrong) {
   else at("key").focus()
 }
 
-/** How fast a request's sound comes. */
+/** Show how fast a request's audio comes. */
 export function showFigures({ first, elapsed, track }) {
   put("first", `${first.toFixed(0)} ms`)
   put("rtf", (elapsed / 1000 / track.seconds).toFixed(2))

@@ -1,4 +1,4 @@
-// Speaks one request: its events become a track, and figures about how fast they came.
+// One request for speech: its events become a track and figures.
 import { postSpeech, readEvents } from "./api.js"
 import { jsonOf } from "./fields.js"
 import { Track } from "./track.js"
@@ -6,7 +6,7 @@ import { Track } from "./track.js"
 /** The bytes of an event's sound. */
 export const bytesOf = (audio) => Uint8Array.from(atob(audio), (char) => char.charCodeAt(0))
 
-/** One request on its way. ``onSound(speaking)`` is called when the first sound has come, ``onPart`` for each part. */
+/** A running request. ``onSound(speaking)`` is called for the first audio, ``onPart`` for each part. */
 export class Speaking {
   constructor(wanted, loudspeaker, facts) {
     this.fields = wanted.fields
@@ -18,7 +18,7 @@ export class Speaking {
     this.track = new Track(loudspeaker, facts.sample_rate)
     this.track.text = wanted.fields.input
     this.tellsWords = Boolean(facts.word_times)
-    this.least = Infinity // requests that waited at any time since
+    this.least = Infinity // the shortest queue since its begin
   }
 
   async run(onSound, onPart) {
@@ -57,7 +57,7 @@ export class Speaking {
     this.abort.abort()
   }
 
-  /** How many wait before this request, at most; ``waiting``: all that wait now. Who comes later waits behind it. */
+  /** The most requests that are queued before this one; ``waiting``: all queued requests now. */
   before(waiting) {
     this.least = Math.min(this.least, waiting)
     return Math.max(0, this.least - 1)

@@ -1,27 +1,27 @@
-// The list of what was spoken: each take can be heard again, and its settings used again.
+// The list of takes: play one again, or reuse its settings.
 import { at } from "./fields.js"
 
 const MOST = 20 // takes
-const MOST_S = 1200 // of sound that all of them hold; the newest is always kept
+const MOST_S = 1200 // seconds of audio in all takes; the newest one always stays
 const ENDS = {
   eos: ["complete", ""],
   echo: ["says its reference", "It begins with words of its reference: try another seed, or pad the reference."],
   words: ["wrong words", "Some of its words are wrong: try another seed."],
-  cap: ["cut at its limit", "It ran into its limit: try another seed."],
-  loop: ["repeated itself", "It repeated itself and was ended: try another seed."],
-  early: ["ended too early", "It ended before all was spoken: try another seed."],
+  cap: ["cut off at its limit", "It reached its limit and was cut off: try another seed."],
+  loop: ["repeated itself", "It repeated itself and was stopped: try another seed."],
+  early: ["ended too early", "It ended before the end of the text: try another seed."],
   silent: ["silent", "It is silent: try another seed."],
   stopped: ["stopped", ""],
   broken: ["broke off", ""],
 }
 
-/** How a take ended, in a sentence; "" for one that is complete. */
+/** A sentence for the end of a take; "" for a complete one. */
 export const sentenceFor = (ended) => (ENDS[ended] ?? [ended, `It ended with ${ended}.`])[1]
 
 export class Takes {
-  /** ``onHear(take)`` and ``onUse(take)`` are called for the buttons of each. */
-  constructor(onHear, onUse) {
-    this.onHear = onHear
+  /** ``onPlay(take)`` and ``onUse(take)`` are called for each take's buttons. */
+  constructor(onPlay, onUse) {
+    this.onPlay = onPlay
     this.onUse = onUse
     /** @type {import("./speak.js").Speaking[]} */
     this.takes = []
@@ -37,7 +37,7 @@ export class Takes {
     this.draw()
   }
 
-  /** Mark the one that the player has. */
+  /** Mark the take in the player. */
   mark(take) {
     this.shown = take
     this.draw()
@@ -63,7 +63,7 @@ export class Takes {
     about.append(" · ", element("span", take.ended === "eos" ? "good" : "bad", ended))
     const words = document.createElement("div")
     words.append(text, about)
-    row.append(words, button("hear", "Hear", take, this.onHear), button("use", "Use again", take, this.onUse))
+    row.append(words, button("hear", "Play", take, this.onPlay), button("use", "Reuse settings", take, this.onUse))
     return row
   }
 }

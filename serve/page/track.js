@@ -1,9 +1,9 @@
-// The sound of one take: it is played while it arrives, and can be paused, and begun anywhere.
+// The audio of one take: plays while it arrives, pauses and seeks.
 import { openSound, StreamPlayer } from "./player.js"
 
-const LEAD = 0.05 // seconds until a sound begins that is there already
-const DEVICE_MS = 500 // for the browser to open its sound device; without one it may wait for ever
-export const PEAK_S = 0.02 // of sound that each peak is of
+const LEAD = 0.05 // seconds before complete audio begins
+const DEVICE_MS = 500 // for the browser to open its audio device; without one it may wait for ever
+export const PEAK_S = 0.02 // of audio per peak
 
 /** The browser's loudspeaker, opened at the first click. */
 export class Loudspeaker {
@@ -13,7 +13,7 @@ export class Loudspeaker {
   gain
   level = 1
 
-  /** Open it for a sample rate; return whether sound is heard. */
+  /** Open it for a sample rate; return whether it plays. */
   async open(rate) {
     this.context ??= new AudioContext({ sampleRate: rate })
     if (!this.gain) {
@@ -24,14 +24,14 @@ export class Loudspeaker {
     return openSound(this.context, DEVICE_MS)
   }
 
-  /** 0 to 1; the ear hears a square as even steps. */
+  /** 0 to 1, squared: the ear takes squares as even steps. */
   set volume(level) {
     this.level = level
     if (this.gain) this.gain.gain.value = level * level
   }
 }
 
-/** A StreamPlayer that knows how to pause and seek, the peaks of its waveform, its text and when words are heard. */
+/** A StreamPlayer with pause and seek, peaks of its waveform, its text and word times. */
 export class Track extends StreamPlayer {
   constructor(loudspeaker, rate) {
     super(loudspeaker.context, loudspeaker.gain, rate)
@@ -39,7 +39,7 @@ export class Track extends StreamPlayer {
     this.text = ""
     this.words = []
     this.peaks = []
-    this.inPeak = 0 // samples that the last peak has of its own
+    this.inPeak = 0 // samples of the last peak
   }
 
   push(bytes) {
@@ -58,7 +58,7 @@ export class Track extends StreamPlayer {
     }
   }
 
-  /** All samples have arrived: many small parts become one. */
+  /** Join all chunks after the last one. */
   finish() {
     super.finish()
     const whole = new Float32Array(this.samples)
@@ -83,7 +83,7 @@ export class Track extends StreamPlayer {
     this.stop()
   }
 
-  /** Move to a time in seconds; what is paused stays so. */
+  /** Move to a time in seconds; a paused track stays paused. */
   seek(seconds) {
     const to = Math.min(Math.max(0, seconds), this.seconds)
     if (this.stopped) this.stoppedAt = to

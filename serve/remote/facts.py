@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ...morph.hearing.whisper import CODES
+from .reported import LISTED, Name, Names, Rate, Reported, read
 from .servers import Server
-from .told import LISTED, Name, Names, Rate, Told, read
 
 SEED = "seed"
 PARTS = "multipart"  # of ``stream_format``
@@ -25,36 +25,31 @@ OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """A server, as it was when it was asked; "", () or 0 for what it does not report."""
+    """The facts of a server at the time of the question; "", () or 0 if it does not report one."""
 
     server: Server
     engine: str  # OURS, VLLM_OMNI or OTHER
     model: str  # the name of its checkpoint
-    # Sorted, without those that our clients upload (OUR_UPLOADS): the server lists voices in the order of their use,
-    # and both change while lines are spoken.
+    # Sorted and without our clients' uploads (OUR_UPLOADS): both change while lines are spoken.
     voices: tuple[str, ...]
     languages: tuple[str, ...] = ()  # of its checkpoint, as the next three; see ``Model``
     kind: str = ""
     size: str = ""
     width: int = 0
     sample_rate: int = SAMPLE_RATE
-    fingerprint: str = ""  # changes with everything that changes its audio, as far as it reports that
+    fingerprint: str = ""  # a hash of all that it reports and that changes its audio
     takes_seed: bool = True  # requests may have a seed
     takes_interval: bool = False  # requests may set a shortest time between events
     sends_parts: bool = False  # it can answer with offline audio and progress in parts
-    most_lines: int = MOST_LINES  # concurrent requests that it accepts
-    follows_instructions: bool = True  # its checkpoint does; ours ignores them otherwise
+    most_lines: int = MOST_LINES  # the most concurrent requests
+    follows_instructions: bool = True  # our server ignores them if its checkpoint cannot
     tells_words: bool = False  # answers may have word times
-
-    @property
-    def is_ours(self) -> bool:
-        return self.engine == OURS
 
     def __str__(self) -> str:
         return f"{self.server}, {self.engine}"
 
     def speaker(self, name: str) -> str:
-        """Return a voice's name as the server spells it; ValueError, with the names there are, for an unknown one."""
+        """Return a voice's name as the server spells it; ValueError, with all names, for an unknown one."""
         known = {voice.lower(): voice for voice in self.voices}
         if name.strip().lower() not in known:
             there = f"choose one of {', '.join(self.voices)}" if self.voices else "it lists none"
@@ -62,7 +57,7 @@ class ServerFacts:
         return known[name.strip().lower()]
 
 
-class ServerStatus(Told):
+class ServerStatus(Reported):
     """The answer of this pack's server to ``/v1/status``."""
 
     model: Name
@@ -79,13 +74,13 @@ class ServerStatus(Told):
     word_times: bool = False
 
 
-class Named(Told):
+class Named(Reported):
     """A voice or a model in a list."""
 
     id: Name
 
 
-class Lists(Told):
+class Lists(Reported):
     """The answers to ``/v1/audio/voices`` and ``/v1/models``."""
 
     voices: Annotated[tuple[Name | Named, ...], LISTED] = ()
@@ -97,7 +92,7 @@ def read_facts(
     status: Mapping[str, Any] | None,
     voices: Mapping[str, Any] | None,
     models: Mapping[str, Any] | None,
-    schema: Any = None,
+    schema: Any,
 ) -> ServerFacts:
     """Read the answers to ``/v1/status`` (only ours has it), ``/v1/audio/voices`` and ``/v1/models``.
 
@@ -108,28 +103,24 @@ def read_facts(
     ids = [one.id if isinstance(one, Named) else one for one in listed.voices]
     names = tuple(sorted(name for name in ids if not name.startswith(OUR_UPLOADS)))
     if status is not None and status.get("server") == OURS:
-        return _our_facts(server, names, read(ServerStatus, status))
+        ours = read(ServerStatus, status)
+        same = {name: value for name, value in vars(ours).items() if name in ServerFacts.__dataclass_fields__}
+        if ours.fingerprint and ours.sample_rate != SAMPLE_RATE:  # one track has one rate
+            same["fingerprint"] += f" {ours.sample_rate} Hz"
+        return ServerFacts(
+            server,
+            OURS,
+            voices=names,
+            **same,
+            takes_interval="event_interval" in ours.fields,
+            sends_parts=PARTS in ours.stream_formats,
+            tells_words=ours.word_times,
+        )
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
     model = listed.data[0].id if listed.data else ""
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
     takes_seed = engine == VLLM_OMNI or SEED in speech_fields(schema)
     return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
-
-
-def _our_facts(server: Server, names: tuple[str, ...], status: ServerStatus) -> ServerFacts:
-    fingerprint = status.fingerprint
-    if fingerprint and status.sample_rate != SAMPLE_RATE:
-        fingerprint += f" {status.sample_rate} Hz"  # cached lines of two rates do not fit into one track
-    same = {name: value for name, value in vars(status).items() if name in ServerFacts.__dataclass_fields__}
-    return ServerFacts(
-        server,
-        OURS,
-        voices=names,
-        **{**same, "fingerprint": fingerprint},
-        takes_interval="event_interval" in status.fields,
-        sends_parts=PARTS in status.stream_formats,
-        tells_words=status.word_times,
-    )
 
 
 def speech_fields(schema: Any) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from ...morph.batch.speech import OutOfService
 from ..plain_text import one_line
+from .reported import header_number
 from .servers import Server, key_variable
-from .told import header_number
 
 TRY_AGAIN = (408, 429, 502, 503, 504)
 BUSY = 429
@@ -18,13 +18,13 @@ LONGEST = 300  # characters of a server's words
 
 @dataclass(frozen=True)
 class Remedy:
-    """What may make another attempt succeed."""
+    """A way to a successful retry."""
 
     again: bool = False  # the same request later
     after_s: float | None = None  # the wait that the server asks for
     new_seed: bool = False
-    upload: bool = False  # sending the voice again, which the server does not know (any more)
-    ends_all: bool = False  # nothing helps any line: after the attempts the whole run ends
+    upload: bool = False  # upload the voice: the server does not know it (any more)
+    ends_all: bool = False  # no line can be spoken: after the attempts the whole run ends
     listens: bool = True  # False if nothing listens at the address, as while a server starts
 
 
@@ -36,14 +36,13 @@ class ServerGone(OutOfService, ConnectionError):
 
 
 class Failure(Exception):
-    """A failed attempt, as one sentence for people: the server, and ``what`` with the fix. No control characters."""
+    """A failed attempt in one sentence: the server, and ``what`` with the fix. No control characters."""
 
     def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
         super().__init__(one_line(f"server {server} {what}"))
         self.remedy = remedy
 
     def for_people(self) -> ConnectionError:
-        """Return the error as a built-in type, whose name people know."""
         error = (ServerGone if self.remedy.ends_all else ConnectionError)(str(self))
         error.__cause__ = self
         return error
@@ -66,7 +65,7 @@ def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]
         return Failure(server, "has no /v1/audio/speech (404): correct its address", ENDS_ALL)
     if status == NOT_FOUND:
         return Failure(server, f"refused the line{said}", Remedy(upload=code == "voice_not_found"))
-    if status == FAILED and body is None:  # not a speech server's words, but its proxy's: a replica has died
+    if status == FAILED and body is None:  # from its proxy: a replica has died
         return Failure(server, "could not answer (500)", LATER)
     if status == FAILED and NO_END in words:
         return Failure(server, f"did not end the line{said}: try another seed", Remedy(new_seed=True))
@@ -75,7 +74,7 @@ def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]
 
 
 def read_error(body: Any) -> tuple[str, str]:
-    """Return the words and the code of an error: OpenAI's, a string (vLLM's 401), or FastAPI's ``detail``."""
+    """Return message and code of an error: OpenAI's, a string (vLLM's 401), or FastAPI's ``detail``."""
     error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
     code = error.get("code") if isinstance(error, dict) else ""
     words = error.get("message") if isinstance(error, dict) else error

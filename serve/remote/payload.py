@@ -1,4 +1,4 @@
-"""A line as the JSON of a request. What the server cannot do is refused here, before anything is sent."""
+"""A line as the JSON of a request. Requests beyond the server's abilities are refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...morph.model.names import SIZE_NAMES
-from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, REQUEST, GenerateOptions, Sampling
+from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, REQUEST, GenerateOptions
 from ...morph.setting import Checked, settings_of
 from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable
 from ...morph.text.pauses import check_spoken, read_pauses
 from ...morph.voice.file import voice_digest
 from ...morph.voice.voice import Voice
-from .facts import OUR_UPLOADS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
+from .facts import OUR_UPLOADS, OURS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
 
 MOST_SEED_OF_VLLM = 2**63 - 1
 MOST_SEED_OF_OTHERS = 2**31 - 1  # numpy's and C's generators take no more
@@ -22,42 +22,30 @@ LONGEST_SPLIT = GenerateOptions.split_chars
 
 @dataclass(frozen=True)
 class SpeechJob:
-    """A line on its way.
-
-    Args:
-        line: what is spoken.
-        body: the JSON of its request.
-        upload: the voice that has to be uploaded before, or None.
-        trim_ends: whether the silence at both ends is cut here, because the server does not.
-        most_seed: the largest seed that the server takes, of the form 2**n - 1.
-        interval_s: the shortest time between two events, in seconds; 0 where somebody listens.
-        complete: whether our server makes the sound complete, and tells the progress before.
-        sample_rate: of the stream, in Hz, as the server says of itself.
-        with_words: whether it is asked when each word is heard.
-    """
+    """A line and its request."""
 
     line: Line
-    body: dict[str, Any]
-    upload: Voice | None = None
-    trim_ends: bool = False
-    most_seed: int = MOST_SEED
-    interval_s: float = 0.0
-    complete: bool = False
-    sample_rate: int = SAMPLE_RATE
-    with_words: bool = False
+    body: dict[str, Any]  # the fields of the request that determine the audio
+    upload: Voice | None = None  # the voice to upload before
+    trim_ends: bool = False  # trim silence here, because the server does not
+    most_seed: int = MOST_SEED  # the largest seed of the server, 2**n - 1
+    interval_s: float = 0.0  # the shortest time between two events; 0 for a streamed line
+    offline: bool = False  # our server answers in parts, with the progress and the complete audio
+    sample_rate: int = SAMPLE_RATE  # of the stream, in Hz, as the server reports it
+    with_words: bool = False  # request word times
 
     @property
     def text(self) -> str:
-        """The text that is sent: the line's, as it is read."""
+        """The text of the request: the line's, with its readings."""
         return str(self.body["input"])
 
     @property
     def request(self) -> dict[str, Any]:
-        """The JSON that is sent: ``body``, and what does not change the line."""
-        complete = {"stream_format": PARTS} if self.complete else {}
+        """The request's JSON: ``body``, and fields that do not change the audio."""
+        parts = {"stream_format": PARTS} if self.offline else {}
         interval = {"event_interval": self.interval_s} if self.interval_s else {}
         words = {"return_timestamps": True} if self.with_words else {}
-        return {**self.body, **complete, **interval, **words}
+        return {**self.body, **parts, **interval, **words}
 
     @property
     def streams(self) -> bool:
@@ -65,23 +53,16 @@ class SpeechJob:
         return self.body["stream_format"] == "sse"
 
     def with_seed(self, seed: int) -> SpeechJob:
-        """Return the same line with another seed, where the server takes one."""
+        """Return the same line with another seed, if the server takes one."""
         if "seed" not in self.body:
             return self
         return replace(self, body={**self.body, "seed": seed & self.most_seed})
 
 
 def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
-    """Return the job of a line with a complete text.
+    """Return the job of a line with a complete text; ``consent``: of the people whose voices are sent.
 
-    Args:
-        facts: of the server.
-        line: what is spoken.
-        options: how.
-        consent: whether those whose voices are sent have agreed.
-
-    Raises:
-        ValueError: for what cannot be spoken, or not by this server; it names the server.
+    Raises ValueError for a line that cannot be spoken, or not by this server; it names the server.
     """
     if not isinstance(line.text, str):
         raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it")
@@ -91,10 +72,10 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
         raise ValueError(
             f"wrong_words is {options.wrong_words} and server {facts} does not know which words are spoken: set ignore"
         )
-    return _ours(facts, line, options, consent) if facts.is_ours else _foreign(facts, line, options, consent)
+    return (_our_job if facts.engine == OURS else _other_job)(facts, line, options, consent)
 
 
-def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
+def _our_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
     _check_ours(facts, line, options)
     voice = line.voice
     body = _settings_fields(line, options)
@@ -110,7 +91,6 @@ def _ours(facts: ServerFacts, line: Line, options: GenerateOptions, consent: boo
 
 
 def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
-    """Raise ValueError for what this pack's server cannot do with the checkpoint that it has."""
     if _language(line) not in facts.languages:
         raise ValueError(
             f"language is {line.language!r} and server {facts} speaks {', '.join(facts.languages)}: choose one"
@@ -144,17 +124,19 @@ def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
         "language": _language(line),
         "seed": line.seed & MOST_SEED,
     }
-    # Servers of before do not know all fields, and each has a default of its own for SEQ_GROUPS.
+    # Older servers do not know all fields, and each has its own default of SEQ_GROUPS.
     usual = fields_of(GenerateOptions())
     body |= {name: value for name, value in fields_of(options).items() if value != usual[name]}
     body["seq_groups"] = options.seq_groups
     if options.sampling is not None:
-        body["sampling"] = sampling_fields(options.sampling)
+        one = options.sampling
+        subtalker = {f"subtalker_{name}": value for name, value in fields_of(one.subtalker).items()}
+        body["sampling"] = fields_of(one.talker) | subtalker | fields_of(one)
     return body
 
 
 def uploaded_name(voice: Voice) -> str:
-    """Return the name of a voice at the server: always the same for the same voice, and not its own."""
+    """Return the name of a voice at the server: it depends on the voice, not on the voice's own name."""
     return f"{OUR_UPLOADS}{voice_digest(voice)[:24]}"
 
 
@@ -183,14 +165,8 @@ def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:
         )
 
 
-def sampling_fields(sampling: Sampling) -> dict[str, Any]:
-    """Return our server's field ``sampling``."""
-    subtalker = {f"subtalker_{name}": value for name, value in fields_of(sampling.subtalker).items()}
-    return fields_of(sampling.talker) | subtalker | fields_of(sampling)
-
-
 def fields_of(options: Checked) -> dict[str, Any]:
-    """Return the settings that requests may have, but for those that are None."""
+    """Return the settings that requests may have, except None."""
     kind: type = type(options)
     sent = {one.public: getattr(options, one.name) for one in settings_of(kind, REQUEST).values()}
     return {name: value for name, value in sent.items() if value is not None}
@@ -199,8 +175,8 @@ def fields_of(options: Checked) -> dict[str, Any]:
 # Other servers
 
 
-def _foreign(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
-    """Return the job for another program's server: a complete WAV, because a stream may break off without a sign."""
+def _other_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
+    """Return the job for another program's server: a WAV, because a stream may break off without a sign."""
     _refuse_ours(facts, line, options)
     body: dict[str, Any] = {
         "input": line.as_read(str(line.text)),

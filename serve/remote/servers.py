@@ -17,10 +17,9 @@ EXAMPLE = f"{SERVERS_VARIABLE}=studio=http://192.168.1.20:8765"
 
 @dataclass(frozen=True)
 class Server:
-    """A speech server; ``url`` has no slash at the end and no ``/v1``.
+    """A speech server; ``url`` has no slash at the end and no ``/v1``. ValueError for an unusable field.
 
-    ``key`` is sent as ``Authorization: Bearer KEY``, "" for none; it is in no report, log or message. Raises
-    ValueError for an unusable name, address or key.
+    ``key`` is sent as ``Authorization: Bearer KEY``, "" for none; no report, log or message contains it.
     """
 
     name: str
@@ -41,7 +40,6 @@ class Server:
             raise ValueError(f"the key in {key_variable(self.name)} has characters that a header cannot have")
 
     def __str__(self) -> str:
-        """Return its name in messages and reports, after the word "server"."""
         return self.url if self.name == NAMELESS else f"{self.name} ({self.url})"
 
 
@@ -89,13 +87,11 @@ def server_at(name: str, addresses: str) -> Server:
 
 
 def find_server(name: str) -> Server:
-    """Return a listed server; ValueError, with the names there are, for another one."""
+    """Return a listed server; ValueError, with all names, for another one."""
     servers = listed_servers()
     if name in servers:
         return servers[name]
-    there = (
-        f"choose one of {', '.join(servers)}"
-        if servers
-        else f"list it, as in {EXAMPLE}, and start this program again"
-    )
-    raise ValueError(f"server {str(name)[:40]!r} is not listed in {SERVERS_VARIABLE}: {there}")
+    fix = f"choose one of {', '.join(servers)}"
+    if not servers:
+        fix = f"list it, as in {EXAMPLE}, and start this program again"
+    raise ValueError(f"server {str(name)[:40]!r} is not listed in {SERVERS_VARIABLE}: {fix}")

@@ -33,13 +33,13 @@ from .connection import Answer, AnswerListener, connect
 from .facts import PUBLISHED_LANGUAGES, ServerFacts
 from .failure import Failure
 from .payload import SpeechJob, make_job
-from .told import LineTold
+from .reported import ReportedLine
 
 NO_CODES = torch.zeros(1, 16, dtype=torch.int64)  # of a frame: a server sends none
 
 
 class RemoteLine:
-    """A line in flight, used in one thread; calls ``on_full`` when its reader has enough for now."""
+    """A line in flight, used in one thread; calls ``on_full`` when its reader's queue is full."""
 
     def __init__(self, job: SpeechJob, speech: Speech, on_full: Callable[[], None]):
         self.job, self.speech, self._on_full = job, speech, on_full
@@ -49,13 +49,13 @@ class RemoteLine:
         self._passed = self._start = 0  # delivered parts, and their samples
         self._looked = asyncio.Event()
 
-    def listen(self, number: int) -> AnswerListener:
-        """Return the listener of an attempt at a take: of the first take it passes on what no earlier attempt sent."""
+    def listen(self, take: int) -> AnswerListener:
+        """Return the listener of an attempt at a take; of the first take it delivers the samples that are new."""
         speech, position = self.speech, 0
 
-        async def take(samples: np.ndarray) -> None:
+        async def add(samples: np.ndarray) -> None:
             nonlocal position
-            if number > 1:
+            if take > 1:
                 return
             while speech.is_full:
                 self._looked.clear()
@@ -64,21 +64,18 @@ class RemoteLine:
             new = samples[max(0, self._samples - position) :]
             position += len(samples)
             if len(new):
-                self._add(new)
+                self._sound.append(new)
+                self._samples += len(new)
+                speech.progress.ended = self._frames(self._samples)
+                self._pass_on()
 
-        def tell(frames: int, expected: int) -> None:
-            if number == 1:
-                made = speech.progress
-                made.ended = max(made.ended, frames)
-                made.expected = max(made.ended, expected or made.expected)
+        def note_frames(frames: int, expected: int) -> None:
+            if take == 1:
+                progress = speech.progress
+                progress.ended = max(progress.ended, frames)
+                progress.expected = max(progress.ended, expected or progress.expected)
 
-        return AnswerListener(take, tell)
-
-    def _add(self, samples: np.ndarray) -> None:
-        self._sound.append(samples)
-        self._samples += len(samples)
-        self.speech.progress.ended = self._frames(self._samples)
-        self._pass_on()
+        return AnswerListener(add, note_frames)
 
     def _pass_on(self) -> None:
         while self.speech.is_streamed and self._passed < len(self._sound):
@@ -95,7 +92,7 @@ class RemoteLine:
         return round(samples / self.job.sample_rate * FRAME_RATE)
 
     def look(self) -> None:
-        """Check what the reader has done: taken a chunk, or switched to streaming."""
+        """React to the reader: it took a chunk, or switched to streaming."""
         self._looked.set()
         if not self.speech.ended:
             self._pass_on()
@@ -115,11 +112,11 @@ class RemoteLine:
         self.speech.wake_up = WakeUpEvent()  # the previous one refers to this object, and so to its audio
 
     def stop(self) -> None:
-        sound, told = concatenate(self._sound), LineTold(ended="cancelled")
-        self.finish(self.spoken(Answer(sound, self.job.sample_rate, told), 1))
+        answer = Answer(concatenate(self._sound), self.job.sample_rate, ReportedLine(ended="cancelled"))
+        self.finish(self.spoken(answer, 1))
 
     def spoken(self, answer: Answer, take: int) -> Spoken:
-        line, told = self.job.line, answer.told
+        line, told = self.job.line, answer.report
         waveform, rate = answer.waveform, answer.sample_rate
         text = str(line.text)
         readings = line.find_readings(text)
@@ -140,11 +137,8 @@ class RemoteLine:
         return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=words)
 
 
-# Of all offline lines in flight together; events are for progress.
-OFFLINE_EVENTS_A_S = 8
-SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server accepts no longer one
-
-
+PROGRESS_A_S = 8  # events of all offline lines in flight
+SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server refuses a longer one
 IN_FLIGHT = 64  # fills a GPU's batch, and leaves a server room for others
 
 
@@ -152,7 +146,7 @@ class RemoteSpeaks:
     """Speaks lines at one server. Use it in a ``with``, which ends its thread and unfinished lines.
 
     A server that is gone ends all lines with ``ServerGone``; any other failure ends its line with a ConnectionError.
-    Chunks are of a line's first take, and their codes are zeros: a server sends none. ``in_flight`` does not count
+    Chunks are from a line's first take, and their codes are zeros: a server sends none. ``in_flight`` does not count
     lines with slow readers and is at most the server's limit; ``AUTO_ROWS``: 64. ``consent``: of the people whose
     voices are sent.
     """
@@ -188,23 +182,23 @@ class RemoteSpeaks:
         job = make_job(self.facts, line, options, self.consent)
         if not self.facts.fingerprint:
             return None
-        # Not in the request: silence is cut here, and without seeds each one must get its own key.
+        # Without a seed in the request, each seed needs its own key; so does trimmed silence.
         apart: list[object] = [job.trim_ends, None if "seed" in job.body else line.seed]
-        # Cached word times refer to the text, which is not sent if words of it are read as others.
+        # Cached word times refer to the text, and the request has its readings.
         apart += [line.text] if job.text != line.text else []
-        said = json.dumps([self.facts.engine, self.facts.fingerprint, job.body, apart], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()
+        parts = json.dumps([self.facts.engine, self.facts.fingerprint, job.body, apart], sort_keys=True)
+        return hashlib.sha256(parts.encode()).hexdigest()
 
     def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
-        """See ``Speaks``; nothing is sent for a line that cannot be spoken. Raises BatchClosed after ``close``."""
+        """See ``Speaks``. A line that cannot be spoken is not sent. Raises BatchClosed after ``close``."""
         job, wake_up = make_job(self.facts, line, options, self.consent), LoopWakeUpEvent(self._thread.loop)
-        asked = RemoteLine(job, Speech(line, options, delivery or Delivery(), wake_up), self._start)
-        wake_up.on_set = partial(self._look, asked)
+        remote = RemoteLine(job, Speech(line, options, delivery or Delivery(), wake_up), self._start)
+        wake_up.on_set = partial(self._look, remote)
         with self._closing:
             if self._is_closed:
                 raise BatchClosed(f"the client of server {self.facts} is closed: make another one")
-            self._thread.loop.call_soon_threadsafe(self._add, asked)
-        return asked.speech
+            self._thread.loop.call_soon_threadsafe(self._add, remote)
+        return remote.speech
 
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
@@ -266,7 +260,7 @@ class RemoteSpeaks:
         self._start()
 
     def _start(self) -> None:
-        """Start the next lines, up to the limit; a line with a slow reader leaves its place to another."""
+        """Start the next lines, up to the limit; lines with slow readers do not count."""
         while self._waiting and len(self._running) < self.facts.most_lines:
             if sum(not line.speech.is_full for line in self._running) >= self.in_flight:
                 return
@@ -321,13 +315,11 @@ class RemoteSpeaks:
         return best
 
     def _job(self, line: RemoteLine, take: int) -> SpeechJob:
-        """Return a line's job: offline lines come in one piece, those that may stream later in few events."""
-        is_streamed, later = line.speech.is_streamed, line.speech.delivery.live == LATER
-        if take > 1:  # the first take was streamed
-            is_streamed = later = False
-        if is_streamed or not self.facts.takes_interval:
+        """Return a line's job: an offline line is sent in one piece, one that may stream later in few events."""
+        is_first = take == 1  # others are offline
+        if (is_first and line.speech.is_streamed) or not self.facts.takes_interval:
             return line.job
         lines = min(self.in_flight, len(self._running) + len(self._waiting))
-        interval_s = min(max(SHORTEST_INTERVAL_S, lines / OFFLINE_EVENTS_A_S), LONGEST_INTERVAL_S)
-        complete = self.facts.sends_parts and not later
-        return replace(line.job, interval_s=interval_s, complete=complete)
+        interval_s = min(max(SHORTEST_INTERVAL_S, lines / PROGRESS_A_S), LONGEST_INTERVAL_S)
+        may_stream = is_first and line.speech.delivery.live == LATER
+        return replace(line.job, interval_s=interval_s, offline=self.facts.sends_parts and not may_stream)

@@ -1,4 +1,4 @@
-"""Give each request an id, in its answer and in the log; optionally write a log line for each request."""
+"""Give each request an id, in its answer and in the log, and optionally log each request."""
 
 import asyncio
 import logging
@@ -27,19 +27,15 @@ CLIENT_LEFT = 499  # before there was a status
 
 
 class RequestLog:
-    """The outermost ASGI middleware: gives each answer an id and ``headers``, also if the server fails or ends."""
+    """The outermost ASGI middleware: adds an id and ``headers`` to each answer, also after a failure or at the end."""
 
     def __init__(self, app: ASGIApp, headers: RawHeaders = (), writes: bool = False):
         self._app, self._headers, self._writes = app, headers, writes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        seen, began = (
-            _Exchange(id_of(Headers(scope=scope)), receive, send, self._headers),
-            time.perf_counter(),
-        )
+        began, sent = time.perf_counter(), Headers(scope=scope).get(ID_HEADER, "")
+        name = sent if CLEAN_ID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
+        seen = _Exchange(name, receive, send, self._headers)
         before = request_id.set(seen.name)
         try:
             await self._app(scope, seen.receive, seen.send)
@@ -53,7 +49,7 @@ class RequestLog:
         finally:
             request_id.reset(before)
             if self._writes:
-                # A client may send line ends and escapes in it.
+                # It may contain line ends and escapes.
                 path = scope["path"][:LONGEST_PATH].encode("unicode_escape").decode()
                 log.info(
                     "%s %s %s %s, %.3f s, %s",
@@ -95,9 +91,3 @@ class _Exchange:
         """Answer a request with an error, unless its answer has begun."""
         if scope["type"] == "http" and not self.status:
             await JSONResponse(error.body, error.status, error.headers)(scope, self.receive, self.send)
-
-
-def id_of(headers: Headers) -> str:
-    """Return the id that a client sent if it is short and plain, else a new one."""
-    sent = headers.get(ID_HEADER, "")
-    return sent if CLEAN_ID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"

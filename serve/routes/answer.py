@@ -5,6 +5,7 @@ import base64
 import json
 import logging
 import time
+from collections.abc import AsyncIterator
 from contextlib import closing
 from typing import Any
 
@@ -25,13 +26,13 @@ MULTIPART = f"multipart/mixed; boundary={BOUNDARY.decode()}"
 END = b"--%b--\r\n" % BOUNDARY
 log = logging.getLogger(__name__)
 CLIENT_LEFT, TOO_LATE = 499, 504  # the first in the metrics only
-GOODBYE_S = 5.0  # for the client to be told that its time is over
-CUT = ("cap", "loop")  # how a take ends that is not complete
-TOLD_AS = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
+GOODBYE_S = 5.0  # to send a client the error that its time is over
+CUT = ("cap", "loop")  # ends of a take that was cut off
+MEDIA_TYPES = {"sse": "text/event-stream; charset=utf-8", "multipart": MULTIPART, "json": "application/json"}
 
 
 def write_part(media_type: str, content: bytes) -> bytes:
-    """Return a part with its length, so that no client has to search for its end."""
+    """Return a part with its length: clients need not search for its end."""
     head = f"Content-Type: {media_type}\r\nContent-Length: {len(content)}\r\n\r\n"
     return b"".join((b"--", BOUNDARY, b"\r\n", head.encode(), content, b"\r\n"))
 
@@ -50,14 +51,14 @@ class SpeechAnswer(Response):
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
         self.background = None  # FastAPI looks at it
         self._started = self._has_sound = False
-        self._stopped = 0  # the status of an answer that is over before its end
-        self._held = bytearray()  # of the sound, until the next event is due
-        self._words: list[dict[str, Any]] = []  # that have ended, until then
+        self._stopped = 0  # the status of a stopped answer
+        self._held = bytearray()  # audio until the next event is due
+        self._words: list[dict[str, Any]] = []  # its words
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         seconds, task = self._speaker.rules.limits.seconds, asyncio.current_task()
-        # In this task, and no cancel scope: each takes a part of the time until the first byte.
+        # Another task or a cancel scope would delay the first byte.
         late = asyncio.get_running_loop().call_later(seconds, self._stop, task, TOO_LATE)
         leaving = asyncio.ensure_future(self._watch(receive, task))
         try:
@@ -71,10 +72,10 @@ class SpeechAnswer(Response):
             leaving.cancel()
         if self._stopped == TOO_LATE:
             why = f"the answer took longer than {seconds:g} s: send the text in parts"
-            # A client that takes nothing is not told: its connection is closed for that (``Stalling``).
+            # ``Stalling`` disconnects a client that reads nothing.
             with anyio.move_on_after(GOODBYE_S):
                 await self._fail(scope, receive, send, ApiError(TOO_LATE, why, code="timeout"))
-        self._metrics.answered(status)
+        self._metrics.requests.labels(str(status)).inc()
 
     def _stop(self, answering: Any, status: int) -> None:
         self._stopped = status
@@ -93,7 +94,7 @@ class SpeechAnswer(Response):
         return 200
 
     async def _fail(self, scope: Scope, receive: Receive, send: Send, error: ApiError) -> int:
-        """Send an error as it can be sent now; return its status."""
+        """Send an error, in the stream if that has begun; return its status."""
         if not self._started:
             await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
         elif self._asked.way == "sse":
@@ -102,7 +103,7 @@ class SpeechAnswer(Response):
             await self._send_bytes(send, b"", more=False)
         elif self._asked.way == "multipart":
             await self._send_bytes(send, write_json_part("error", error.body) + END, more=False)
-        else:  # without the last chunk clients see that the sound is not complete
+        else:  # clients notice that the last chunk is missing
             log.warning("an answer was broken off: %s", error.message)
         return error.status
 
@@ -110,41 +111,37 @@ class SpeechAnswer(Response):
 
     async def _send_stream(self, send: Send) -> None:
         asked = self._asked
-        with (
-            await self._speaker.speak(asked) as reading,
-            closing(self._speaker.open_stream(asked.audio)) as encoder,
-        ):
-            async for part in reading:
+        with await self._speaker.speak(asked) as reading:
+            async for words, data in encoded(self._speaker, reading, asked, self._metrics):
                 await self._start(send)
-                self._words += reading.take_timestamps()
-                await self._add_audio(send, await encoder.add(part))
-                self._count(len(part))  # after it: a client waits for its first sound
-            note_end(self._metrics, reading.report, asked.seed)
-            await self._start(send)
-            self._words += reading.take_timestamps()
-            await self._add_audio(send, await encoder.finish(), complete=True)
-            if self._asked.way == "sse":
-                await self._send_event(send, "speech.audio.done", self._told(reading))
+                self._words += words
+                await self._add_audio(send, data)
+            await self._add_audio(send, b"", complete=True)
+            if asked.way == "sse":
+                await self._send_event(send, "speech.audio.done", self._result(reading))
             check_end(reading.report, asked)
             await self._send_bytes(send, b"", more=False)
 
-    def _told(self, reading: SpeechReader) -> dict[str, Any]:
-        asked = self._asked
-        report = report_of(reading, self._speaker.describe(asked.generate))
-        report["ignored"] = list(asked.ignored)
-        wanted = asked.timestamps and asked.complete
-        timestamps = {"timestamps": reading.take_timestamps()} if wanted else {}
-        return {**timestamps, "usage": usage_of(reading), "report": report}
+    def _result(self, reading: SpeechReader) -> dict[str, Any]:
+        asked, report = self._asked, reading.report
+        same = ("frames", "seconds", "ended", "pieces", "spoken", "notes")
+        told = {
+            **{name: getattr(report, name) for name in same},
+            "made_by": self._speaker.describe(asked.generate),
+            "readings": {one.shown: one.read for one in report.readings},
+            "ignored": asked.ignored,
+        }
+        words = {"timestamps": reading.take_timestamps()} if asked.timestamps and asked.complete else {}
+        return {**words, "usage": usage_of(reading), "report": told}
 
     async def _start(self, send: Send, **more: str) -> None:
-        """Send the headers, once there is something to send: until then errors have a status of their own."""
+        """Send the headers with the first data: errors before it have their own status."""
         if self._started:
             return
         asked, self._started = self._asked, True
-        ignored = {"x-speech-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
         headers = {
-            **ignored,
-            "content-type": TOLD_AS.get(asked.way, SERVED[asked.audio]),
+            **({"x-speech-ignored": ", ".join(asked.ignored)} if asked.ignored else {}),
+            "content-type": MEDIA_TYPES.get(asked.way, SERVED[asked.audio]),
             "cache-control": "no-store",
             "x-accel-buffering": "no",
             "x-speech-seed": str(asked.seed),
@@ -156,7 +153,7 @@ class SpeechAnswer(Response):
         await send({"type": "http.response.start", "status": 200, "headers": raw})
 
     async def _add_audio(self, send: Send, data: bytes, complete: bool = False) -> None:
-        """Send sound with what was held and its words, or hold it until an event is due."""
+        """Send audio with the held audio and its words, or hold it until an event is due."""
         self._held += data
         now = time.perf_counter()
         if complete or now - self._sent_at >= self._asked.interval_s:
@@ -164,18 +161,15 @@ class SpeechAnswer(Response):
             words, self._words = self._words, []
             if words:
                 await self._send_event(send, "speech.audio.timestamps", {"timestamps": words})
-            await self._send_audio(send, ready)
-
-    async def _send_audio(self, send: Send, data: bytes) -> None:
-        if not data:  # an encoder may hold it back
-            return
-        if self._asked.way == "sse":
-            # As ``_send_event``, without what JSON would do to a megabyte.
-            event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(data)
-            await self._send_data(send, "speech.audio.delta", event)
-        else:
-            await self._send_bytes(send, data)
-        self._note_sound()
+            if not ready:  # an encoder may hold it back
+                return
+            if self._asked.way == "sse":
+                # JSON's encoder would search a megabyte of base64 for characters to escape.
+                event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(ready)
+                await self._send_data(send, "speech.audio.delta", event)
+            else:
+                await self._send_bytes(send, ready)
+            self._note_audio()
 
     async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
         await self._send_data(send, name, json.dumps({"type": name, **fields}).encode())
@@ -187,50 +181,56 @@ class SpeechAnswer(Response):
     async def _send_bytes(send: Send, data: bytes, more: bool = True) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": more})
 
-    def _count(self, samples: int) -> None:
-        self._metrics.sent(samples / self._speaker.model.sample_rate)
-
-    def _note_sound(self) -> None:
+    def _note_audio(self) -> None:
         if not self._has_sound:
             self._has_sound = True
-            self._metrics.first_audio(time.perf_counter() - self._began)
+            self._metrics.first_audio_s.observe(time.perf_counter() - self._began)
 
-    # A complete sound
+    # Offline
 
     async def _send_complete(self, send: Send) -> None:
         asked = self._asked
         with await self._speaker.speak(asked) as reading:
             while not await reading.wait_end(asked.interval_s or None):
                 frames, expected = reading.frames
-                if frames:  # errors of a line that waits have a status of their own
+                if frames:  # errors of a queued line have their own status
                     await self._start(send)
                     progress = {"frames": frames, "expected": expected}
                     await self._send_bytes(send, write_json_part("speech.audio.progress", progress))
-            whole = await self._speaker.encode(reading, asked.audio)
-            told = self._told(reading) if asked.way in TOLD_AS else {}
-            ended = reading.report.ended
+            content, samples = await self._speaker.encode(reading, asked.audio)
+            result = self._result(reading) if asked.way in MEDIA_TYPES else {}
+            ended, kind = reading.report.ended, SERVED[asked.audio]
             note_end(self._metrics, reading.report, asked.seed)
-        self._note_sound()
-        self._count(whole.samples)
+        self._note_audio()
+        self._metrics.audio_s.inc(samples / self._speaker.model.sample_rate)
         if asked.way == "multipart":
-            done = write_json_part("speech.audio.done", told)
             await self._start(send)
-            await self._send_bytes(send, write_part(SERVED[asked.audio], whole.content))
+            await self._send_bytes(send, write_part(kind, content))
+            done = write_json_part("speech.audio.done", result)
             await self._send_bytes(send, done + END, more=False)
             return
-        content = as_json(whole.content, SERVED[asked.audio], told) if asked.way == "json" else whole.content
+        if asked.way == "json":  # the first two fields are those of Kokoro-FastAPI's captioned speech
+            audio = base64.b64encode(content).decode()
+            content = json.dumps({"audio": audio, "audio_format": kind, **result}).encode()
         await self._start(send, **{"content-length": str(len(content)), "x-speech-ended": ended})
         await self._send_bytes(send, content, more=False)
 
 
-def as_json(content: bytes, kind: str, told: dict[str, Any]) -> bytes:
-    """Return an answer as JSON; the first fields are those of Kokoro-FastAPI's captioned speech."""
-    return json.dumps({"audio": base64.b64encode(content).decode(), "audio_format": kind, **told}).encode()
+async def encoded(
+    speaker: Speaker, reading: SpeechReader, asked: SpeechRequest, metrics: Metrics
+) -> AsyncIterator[tuple[list[dict[str, Any]], bytes]]:
+    """Yield the new words and the encoded audio of a stream, and count them."""
+    with closing(speaker.encoders.open_stream(asked.audio, speaker.model.sample_rate)) as encoder:
+        async for part in reading:
+            yield reading.take_timestamps(), await encoder.add(part)
+            metrics.audio_s.inc(len(part) / speaker.model.sample_rate)
+        note_end(metrics, reading.report, asked.seed)
+        yield reading.take_timestamps(), await encoder.finish()
 
 
 def note_end(metrics: Metrics, report: LineReport, seed: int) -> None:
-    """Count how a take ended, and log one that did not end by itself: raw bytes cannot say it. Texts are not logged."""
-    metrics.took(report.ended)
+    """Count how a take ended; log an unusual end, without its text: a stream of raw bytes cannot report it."""
+    metrics.takes.labels(report.ended).inc()
     if report.ended != ENDS[0]:
         log.info("a take ended as %r after %.2f s, seed %d", report.ended, report.seconds, seed)
 
@@ -245,19 +245,11 @@ def check_end(report: LineReport, asked: SpeechRequest) -> None:
 
 
 def usage_of(reading: SpeechReader) -> dict[str, Any]:
-    """Return OpenAI's counts: tokens of the text, and frames of 80 ms as the tokens of the sound."""
+    """Return OpenAI's counts: tokens of the text, and frames of 80 ms as audio tokens."""
     text, frames = reading.text_tokens, reading.report.frames
-    details = {"text_tokens": text, "audio_tokens": 0}
     return {
         "input_tokens": text,
         "output_tokens": frames,
         "total_tokens": text + frames,
-        "input_token_details": details,
+        "input_token_details": {"text_tokens": text, "audio_tokens": 0},
     }
-
-
-def report_of(reading: SpeechReader, made_by: tuple[str, ...]) -> dict[str, Any]:
-    report = reading.report
-    same = {name: getattr(report, name) for name in ("frames", "seconds", "ended", "pieces", "spoken")}
-    readings = {one.shown: one.read for one in report.readings}
-    return {**same, "notes": list(report.notes), "made_by": list(made_by), "readings": readings}

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from .text_socket import SpeechSocket
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "serve" / "page"
-# What the page needs, by address: no part of an address becomes part of a path.
+# The page's files by address: no part of an address becomes part of a path.
 FILES = {
     "/": PAGE / "index.html",
     **{f"/{path.name}": path for path in sorted(PAGE.iterdir()) if path.suffix in (".js", ".css", ".svg")},
@@ -53,23 +53,43 @@ LATE = "the body is late"
 VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
 
 
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    # anyio imports its part for asyncio at the first call: 10 ms and more.
+    await anyio.to_thread.run_sync(int)
+    yield
+    await anyio.to_thread.run_sync(app.state.speaker.close)
+
+
 class App(FastAPI):
-    """FastAPI behind the request log and admission. Its way to an endpoint takes longer than most endpoints.
+    """The ASGI application, behind the request log and admission. Its shutdown closes the speaker."""
 
-    ``direct``: endpoints that are called without it, by method and path.
-    """
-
-    def __init__(self, direct: Mapping[tuple[Any, Any], Any], options: ServerOptions, **more: Any):
-        super().__init__(**more)
-        self._direct = direct
+    def __init__(self, speaker: Speaker, options: ServerOptions):
+        self._speaker, self._options = speaker, options
+        self._metrics, self._cloner = Metrics(speaker), Cloner(speaker)
+        self._began = int(time.time())
+        super().__init__(
+            title="Qwen3-TTS Morph speech server",
+            version=pack_version(),
+            docs_url=None,  # its pages load scripts from elsewhere
+            redoc_url=None,
+            responses=FAILED,
+            exception_handlers={ApiError: on_error, HTTPException: on_framework_error, Exception: on_fault},
+            lifespan=lifespan,
+        )
+        self.state.speaker = speaker  # for ``UvicornServer``
+        self._add_routes()
+        # FastAPI's way to an endpoint takes longer than these endpoints.
+        self._direct = {("POST", "/v1/audio/speech"): self.speech, ("GET", "/health"): self.health}
         guard, headers = AccessGuard(self._answer, options.access), answer_headers(options.access.origin)
         self._front = RequestLog(guard, headers, options.access_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._front(scope, receive, send)
+        front = super().__call__ if scope["type"] == "lifespan" else self._front
+        await front(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (endpoint := self._direct.get((scope.get("method"), scope.get("path")))) is None:
+        if (endpoint := self._direct.get((scope.get("method"), scope.get("path")))) is None:  # type: ignore[arg-type]
             await super().__call__(scope, receive, send)
             return
         request = Request(scope, receive)
@@ -79,64 +99,34 @@ class App(FastAPI):
             answer = await on_error(request, error)
         await answer(scope, receive, send)
 
+    def openapi(self) -> Json:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            self.openapi_schema = describe(document, self._speaker.rules, bool(self._options.access.key))
+        return self.openapi_schema
 
-def create_app(speaker: Speaker, options: ServerOptions) -> App:
-    """Return the ASGI application. Its shutdown closes the speaker."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # anyio imports its part for asyncio at the first call: 10 ms and more.
-        await anyio.to_thread.run_sync(int)
-        yield
-        await anyio.to_thread.run_sync(speaker.close)
-
-    handlers = Handlers(speaker, options)
-    app = App(
-        {("POST", "/v1/audio/speech"): handlers.speech, ("GET", "/health"): handlers.health},
-        options,
-        title="Qwen3-TTS Morph speech server",
-        version=pack_version(),
-        docs_url=None,  # its pages load scripts from elsewhere
-        redoc_url=None,
-        responses=FAILED,
-        exception_handlers={ApiError: on_error, HTTPException: on_framework_error, Exception: on_fault},
-        lifespan=lifespan,
-    )
-    app.state.speaker = speaker  # for ``shutdown.Server``
-    handlers.add_to(app)
-    describe(app, speaker.rules, bool(options.access.key))
-    return app
-
-
-class Handlers:
-    def __init__(self, speaker: Speaker, options: ServerOptions):
-        self._speaker, self._options = speaker, options
-        self._metrics = Metrics(lambda: speaker.status, speaker.gpu_bytes, lambda: speaker.slow_moments)
-        self._began = int(time.time())
-        self._cloner = Cloner(speaker)
-
-    def add_to(self, app: FastAPI) -> None:
+    def _add_routes(self) -> None:
         asked = body_of(SPEECH_JSON)
-        app.post("/v1/audio/speech", response_class=Response, responses=SPOKEN, openapi_extra=asked)(
+        self.post("/v1/audio/speech", response_class=Response, responses=SPOKEN, openapi_extra=asked)(
             self.speech
         )
-        app.add_api_websocket_route("/v1/audio/speech/stream", self.socket)
-        app.get("/v1/audio/voices")(self.voices)
-        app.post("/v1/audio/voices", openapi_extra=body_of({VOICE_TYPE: BINARY}))(self.add_voice)
+        self.add_api_websocket_route("/v1/audio/speech/stream", self.socket)
+        self.get("/v1/audio/voices")(self.voices)
+        self.post("/v1/audio/voices", openapi_extra=body_of({VOICE_TYPE: BINARY}))(self.add_voice)
         recording = body_of({"audio/*": BINARY, VOICE_TYPE: BINARY})
-        app.post("/v1/audio/voices/clone", openapi_extra=recording)(self.clone_voice)
-        app.delete("/v1/audio/voices/{name}")(self.remove_voice)
-        app.get("/v1/models")(self.models)
-        app.get("/v1/audio/models")(self.models)
-        app.get("/v1/models/{id:path}")(self.model)
-        app.get("/v1/status")(self.status)
-        app.get("/health", response_model=Json)(self.health)
-        app.get("/ready", responses={503: {"model": dict[str, bool], "description": "Not yet."}})(self.ready)
-        app.get("/metrics", response_class=PlainTextResponse)(self.metrics)
-        app.get("/page.json")(self.page_facts)
-        app.get("/docs", response_class=HTMLResponse)(self.docs)
+        self.post("/v1/audio/voices/clone", openapi_extra=recording)(self.clone_voice)
+        self.delete("/v1/audio/voices/{name}")(self.remove_voice)
+        self.get("/v1/models")(self.models)
+        self.get("/v1/audio/models")(self.models)
+        self.get("/v1/models/{id:path}")(self.model)
+        self.get("/v1/status")(self.status)
+        self.get("/health", response_model=Json)(self.health)
+        self.get("/ready", responses={503: {"model": dict[str, bool], "description": "Not yet."}})(self.ready)
+        self.get("/metrics", response_class=PlainTextResponse)(self.metrics)
+        self.get("/page.json")(self.page_facts)
+        self.get("/docs", response_class=HTMLResponse)(self.docs)
         for path in FILES:
-            app.add_route(path, self.page)
+            self.add_route(path, self.page)
 
     async def speech(self, request: Request) -> Response:
         """Speak a text. Text that comes in parts goes to the WebSocket /v1/audio/speech/stream."""
@@ -148,7 +138,7 @@ class Handlers:
             # 500 words take 20 ms.
             asked = await anyio.to_thread.run_sync(read) if fields.pronunciation else read()
         except ApiError as error:
-            self._metrics.answered(error.status)
+            self._metrics.requests.labels(str(error.status)).inc()
             raise
         return SpeechAnswer(self._speaker, asked, self._metrics, began)
 
@@ -158,12 +148,7 @@ class Handlers:
 
     async def voices(self) -> Json:
         """The names that a request's voice may have, presets first."""
-        entries = await anyio.to_thread.run_sync(self._speaker.voices.entries)
-        data = [
-            {"id": entry.name, "name": entry.name, "kind": entry.kind}
-            | ({"recipe": entry.recipe} if entry.recipe else {})
-            for entry in entries
-        ]
+        data = await anyio.to_thread.run_sync(self._speaker.voices.entries)
         # Open WebUI reads the one, others the other.
         return {"object": "list", "voices": data, "data": data}
 
@@ -208,7 +193,7 @@ class Handlers:
         return {"id": name, "object": "model", "created": self._began, "owned_by": OWNER}
 
     async def status(self) -> Json:
-        """What the server does now, for its page."""
+        """The server's state and abilities, for its page and for clients."""
         status, model = self._speaker.status, self._speaker.model
         return {
             "server": OWNER,
@@ -249,12 +234,12 @@ class Handlers:
         """Prometheus' text."""
         return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE})
 
-    async def docs(self, request: Request) -> Response:
+    async def docs(self) -> Response:
         """This API for people, as a page."""
-        return HTMLResponse(render(request.app.openapi()), headers=PAGE_HEADERS)
+        return HTMLResponse(render(self.openapi()), headers=PAGE_HEADERS)
 
     async def page_facts(self) -> Json:
-        """What the page must know before it has a key."""
+        """The facts that the page needs before it has a key."""
         return {"wants_key": bool(self._options.access.key)}
 
     async def page(self, request: Request) -> Response:
@@ -281,13 +266,11 @@ def media_type(request: Request) -> str:
 
 
 async def read_json(request: Request, limits: Limits) -> object:
-    """Return a request's JSON.
+    """Return a request's JSON; ApiError as ``read_body``, 400 for invalid JSON.
 
-    ApiError 415 for another content type, which pages of other sites could send; 413 and 408 for a body that is too
-    long or too slow; 400 for invalid JSON.
+    ApiError 415 for another content type: pages of other sites could send it.
     """
-    kind = media_type(request)
-    if kind != "application/json":
+    if media_type(request) != "application/json":
         raise ApiError(415, "the content type is not application/json: send JSON")
     try:
         return json.loads(await read_body(request, limits.body_bytes, limits.idle_seconds))
@@ -296,7 +279,7 @@ async def read_json(request: Request, limits: Limits) -> object:
 
 
 async def read_body(request: Request, most: int, seconds: float) -> bytes:
-    """Return a body of at most ``most`` bytes; ApiError 413, 408 after ``seconds``, or 400 if it ends early."""
+    """Return a body of at most ``most`` bytes; ApiError 413, 408 after ``seconds``, or 400 for half a body."""
     body, task = bytearray(), cast("asyncio.Task[Any]", asyncio.current_task())
     late = asyncio.get_running_loop().call_later(seconds, task.cancel, LATE)  # a cancel scope takes 0.1 ms
     try:

@@ -1,4 +1,4 @@
-"""``POST /v1/audio/voices/clone``: clone a recording on the batch thread, between two lines."""
+"""``POST /v1/audio/voices/clone``: clone a recording on the batch thread, in idle time."""
 
 import asyncio
 import io
@@ -21,9 +21,9 @@ from ..api.fields import RecordingUpload
 from .speaker import Speaker, as_api_error
 
 MOST_BYTES = 16 << 20  # of a recording: 60 s of two channels at 48 kHz and 24 bits
-MOST_AT_ONCE = 4  # recordings that are read, or wait for the model
-WAIT_S = 30.0  # for a moment without a line
-AGAIN_S = "10"  # after which a client is to try again
+MOST_CLONES = 4  # concurrent ones
+WAIT_S = 30.0  # for idle time
+RETRY_AFTER_S = "10"
 FORMATS = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")  # libsndfile's names
 RATES = (4_000, 192_000)  # Hz
 MOST_CHANNELS = 2
@@ -31,18 +31,18 @@ FIELDS = ("transcript", "start", "end")  # errors begin with their field
 
 
 class Cloner:
-    """Clone recordings for clients: a few concurrently, none while a line is spoken."""
+    """Clone recordings for clients: a few concurrently, between lines."""
 
     def __init__(self, speaker: Speaker):
         self._speaker = speaker
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._places = asyncio.Semaphore(MOST_CLONES)
 
     @asynccontextmanager
     async def place(self, asked: RecordingUpload) -> AsyncIterator[str]:
-        """Hold one of the few places before a recording is read; yield the name that its voice will have.
+        """Reserve one of the clones before a recording is read; yield the name of its voice.
 
-        ApiError 400 for a name, or a checkpoint that cannot clone; 409 for a name of the server's own; 503 while others
-        clone, or before the server is ready.
+        ApiError 400 for a bad name, or a checkpoint that cannot clone; 409 for a name of the server's own voices; 503
+        while others clone, or before the server is ready.
         """
         model = self._speaker.model
         if not model.can_clone:
@@ -53,15 +53,15 @@ class Cloner:
             yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, asked.name, asked.replace)
 
     async def clone(self, name: str, content: bytes, asked: RecordingUpload) -> Voice:
-        """Return the voice of a sound file (``FORMATS``), which requests can name from now on.
+        """Return the voice of a sound file (``FORMATS``) and add it to the server's voices.
 
-        A transcript, of the part that is asked for, clones the manner of speaking too (ICL). ApiError 400 for an
-        unusable recording, part or transcript; 503 if lines are spoken all the time.
+        A transcript of the requested part clones the manner of speaking too (ICL). ApiError 400 for an unusable
+        recording, part or transcript; 503 if the server is never idle.
         """
         model, words = self._speaker.model, asked.transcript.strip()
         try:
             options = CloneOptions("icl" if words else "x_vector", words or None, name=name)
-            # What needs no model is done before the model is asked for.
+            # All that needs no model comes before the model.
             sound, rate = await anyio.to_thread.run_sync(read_sound, content)
             part = (asked.start, asked.end, asked.best)
             sound, told = await anyio.to_thread.run_sync(cut_part, sound, rate, *part)
@@ -94,14 +94,14 @@ class Cloner:
 
 def _busy() -> ApiError:
     words = "the server speaks or clones all the time now, and a voice is made between lines: try again"
-    return ApiError(503, words, headers={"Retry-After": AGAIN_S})
+    return ApiError(503, words, headers={"Retry-After": RETRY_AFTER_S})
 
 
 def read_sound(content: bytes) -> tuple[np.ndarray, int]:
     """Return the first 60 s of a sound file as float32 ``[C, T]``, and its rate in Hz.
 
-    ValueError for another kind of file, and for a rate or a channel count that no recording has: a few bytes may claim
-    to be a very long sound.
+    ValueError for another kind of file, and for the rate or channels of no real recording: a few bytes may claim to be
+    very long audio.
     """
     import soundfile
 

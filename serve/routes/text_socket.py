@@ -1,8 +1,8 @@
-"""``WS /v1/audio/speech/stream``: text in while a language model writes it, sound out while it is spoken.
+"""``WS /v1/audio/speech/stream``: stream text in and audio out.
 
 The client sends JSON: ``session.config`` (a request's fields without its text), any number of ``input.text``, then
-``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, maybe ``audio.timestamps`` before
-the sound of their words, ``audio.done`` and ``session.done``, or ``error``.
+``input.done``; ``cancel`` ends the speech. It gets ``audio.start``, binary messages, ``audio.timestamps`` before the
+audio of their words if requested, ``audio.done`` and ``session.done``, or ``error``.
 """
 
 import json
@@ -10,7 +10,7 @@ import logging
 import queue
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -22,7 +22,7 @@ from ..api.fields import SessionConfig
 from ..api.guard import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
 from ..api.request import SpeechRequest, read_settings, read_silence
-from .answer import GOODBYE_S, check_end, note_end, usage_of
+from .answer import GOODBYE_S, check_end, encoded, usage_of
 from .metrics import Metrics
 from .speaker import Speaker, SpeechReader
 
@@ -36,7 +36,7 @@ class ArrivingText:
 
     def __init__(self, longest: int):
         self._longest = self._left = longest
-        self._open = ""  # after the last bracket that closes: what the next part may complete
+        self._open = ""  # after the last closing bracket: the next part may complete it
         self._silence = 0.0
         self._parts: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None: its end
         self._text: list[str] = []
@@ -59,7 +59,7 @@ class ArrivingText:
         return "".join(self._text)
 
     def end(self) -> None:
-        """Release the reader: the text is complete, or nobody wants the rest. May be called again."""
+        """Release the reader: the text is complete, or the rest is not wanted. May be called again."""
         self._parts.put(None)
 
     def __iter__(self) -> Iterator[str]:
@@ -79,7 +79,7 @@ class SpeechSocket:
         self._text = ArrivingText(speaker.rules.limits.characters)
         self._began = False  # whether the first message has come
         self._failure: ApiError | None = None
-        self._is_left = self._is_complete = False  # by the client; all of the speech has been sent
+        self._is_left = False  # by the client, before all was sent
 
     async def run(self) -> None:
         limits, status = self._speaker.rules.limits, 499
@@ -100,7 +100,7 @@ class SpeechSocket:
             log.debug("a WebSocket's client has left")
         finally:
             self._text.end()
-            self._metrics.answered(status)
+            self._metrics.requests.labels(str(status)).inc()
             if self._socket.application_state is not WebSocketState.DISCONNECTED:
                 with suppress(WebSocketDisconnect, RuntimeError), anyio.move_on_after(GOODBYE_S):
                     await self._socket.close(NORMAL)
@@ -115,6 +115,7 @@ class SpeechSocket:
                 tasks.start_soon(self._take_texts, tasks.cancel_scope)
                 try:
                     await self._send_speech(reading, asked)
+                    self._is_left = False
                 except ApiError as error:
                     self._failure = self._failure or error
                 except WebSocketDisconnect:
@@ -122,7 +123,7 @@ class SpeechSocket:
                 tasks.cancel_scope.cancel()
         if self._failure is not None:
             raise self._failure
-        if self._is_left and not self._is_complete:
+        if self._is_left:
             raise _Left
 
     # In
@@ -190,7 +191,7 @@ class SpeechSocket:
             while not ended:
                 ended = await self._take_text(await self._receive())
             while (await self._socket.receive())["type"] != "websocket.disconnect":
-                pass  # nothing more is expected; a client that leaves ends the speech
+                pass
             self._is_left = True
         except ApiError as error:
             self._failure = error
@@ -201,42 +202,28 @@ class SpeechSocket:
     # Out
 
     async def _send_speech(self, reading: SpeechReader, asked: SpeechRequest) -> None:
-        began, rate, samples, sent = time.perf_counter(), self._speaker.model.sample_rate, 0, 0
+        began, rate, is_first = time.perf_counter(), self._speaker.model.sample_rate, True
         start = {"format": asked.audio, "sample_rate": rate, "seed": asked.seed}
         await self._send("audio.start", start)
-        with closing(self._speaker.open_stream(asked.audio)) as encoder:
-            async for part in reading:
-                await self._send_words(reading)
-                sent += await self._send_sound(await encoder.add(part), None if sent else began)
-                self._metrics.sent(len(part) / rate)
-                samples += len(part)
-            await self._send_words(reading)
-            await self._send_sound(await encoder.finish(), None if sent else began)
+        async for words, data in encoded(self._speaker, reading, asked, self._metrics):
+            if words:
+                await self._send("audio.timestamps", {"timestamps": words})
+            if data:
+                await self._socket.send_bytes(data)
+                if is_first:
+                    self._metrics.first_audio_s.observe(time.perf_counter() - began)
+                    is_first = False
         report = reading.report
-        note_end(self._metrics, report, asked.seed)
-        told = {"text": report.text, "ended": report.ended, "ignored": list(asked.ignored)}
-        await self._send("audio.done", {"samples": samples, **told})
+        done = {"text": report.text, "ended": report.ended, "ignored": asked.ignored}
+        await self._send("audio.done", {"samples": round(report.seconds * rate), **done})
         check_end(report, asked)
         await self._send("session.done", {"usage": usage_of(reading)})
-        self._is_complete = True
-
-    async def _send_sound(self, data: bytes, began: float | None) -> int:
-        """Send bytes of the sound; return how many. ``began``: of the speech, until its first samples."""
-        if data:
-            await self._socket.send_bytes(data)
-            if began is not None:  # after it: a client waits for its first sound
-                self._metrics.first_audio(time.perf_counter() - began)
-        return len(data)
-
-    async def _send_words(self, reading: SpeechReader) -> None:
-        if words := reading.take_timestamps():
-            await self._send("audio.timestamps", {"timestamps": words})
 
     async def _send(self, kind: str, fields: dict[str, Any]) -> None:
         await self._socket.send_text(json.dumps({"type": kind, **fields}))
 
     async def _fail(self, error: ApiError) -> None:
-        """Report an error, and close; a client that has left, or reads nothing, is not told."""
+        """Send an error, and close; give up on a client that has left or reads nothing."""
         with suppress(WebSocketDisconnect), anyio.move_on_after(GOODBYE_S):
             await self._send("error", {"message": error.message, **error.body})
             await self._socket.close(INTERNAL if error.status >= 500 else POLICY)

@@ -4,7 +4,7 @@ import logging
 import threading
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,45 +23,33 @@ from ..api.fields import VoiceShift
 
 log = logging.getLogger(__name__)
 
-# Clients send these because OpenAI's models have them. Each stands for one of the voices that the server has itself,
-# always the same: what a client uploads must not speak for others.
+# Clients send these names of OpenAI's voices. Each stands for one of the server's own voices, always the same: an
+# uploaded voice must not speak for others.
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
-MOST_SHIFTS = 64  # shifted voices that are kept: a line of one begins sooner then
-MOST_UPLOADED = 64  # the one that was not used for the longest time goes
+MOST_SHIFTS = 64  # shifted voices in the cache
+MOST_UPLOADED = 64  # above, the least recently used voice is removed
 ALPHABETS = ("LATIN", "CYRILLIC", "GREEK")  # have letters that look alike
 
 
-@dataclass(frozen=True)
-class Entry:
-    name: str
-    kind: str  # "preset", "saved" or "uploaded"
-    recipe: str | None = None
-
-
 class VoiceBook:
-    """Finds voices by name. A name is looked up in lists; it never becomes part of a path. Any thread may ask.
+    """The server's voices by name. A name is looked up in lists, never part of a path; safe for threads.
 
-    The folder of saved voices (``*.safetensors``) is read again at each request. Recordings in it are cloned here,
-    once: later the model is busy with speech.
+    Each request sees changes of the folder with saved voices (``*.safetensors``). Its recordings are cloned once,
+    now: later the model is busy with speech.
     """
 
     def __init__(self, model: Model, folder: Path | None = None):
         self._model, self._library = model, None if folder is None else VoiceLibrary(folder)
         self._lock = threading.Lock()
-        # By name: its file and what changes with it, and the voice, or why it cannot be used. Kept because the codec's
-        # state after an ICL voice's reference belongs to this object.
+        # By name: file, states of its files, and the voice or an error. The codec's state after an ICL voice's
+        # reference belongs to this object.
         self._saved: dict[str, tuple[Path, tuple[FileState, ...], Voice | str]] = {}
         self._presets = {name: preset_voice(model, name) for name in model.speakers}
-        # The same speakers as voices with embeddings: later the model's table is not to be read beside its speech.
-        self._rows = {
-            str(voice.speaker): Voice(
-                "blend", model.size, speaker_embedding=embedding_of(voice, model), speaker=voice.speaker
-            )
-            for voice in self._presets.values()
-        }
+        # Read now: later the model's table is not to be read beside its speech.
+        self._embeddings = {name: embedding_of(voice, model) for name, voice in self._presets.items()}
         self._shifted: LruCache[tuple[object, ...], tuple[list[Voice], Voice]] = LruCache(MOST_SHIFTS)
         sources = self._library.sources() if self._library and model.can_clone else {}
         self._recorded = {name: self._read(path) for name, path in sources.items() if is_recording(path)}
@@ -71,18 +59,21 @@ class VoiceBook:
     def designs(self) -> bool:
         return self._model.type == "voice_design"
 
-    def entries(self) -> list[Entry]:
-        """Return all voices that this checkpoint can speak with, presets first."""
+    def entries(self) -> list[dict[str, str]]:
+        """Return name, kind and recipe of all voices that this checkpoint can speak with, presets first."""
         own = self._own(self._read_folder())
         with self._lock:
-            uploaded = {name: voice for name, voice in self._uploaded.items() if name not in own}
+            every = own | {name: voice for name, voice in self._uploaded.items() if name not in own}
         kinds = dict.fromkeys(own, "saved") | dict.fromkeys(self._presets, "preset")
-        every = (own | uploaded).items()
-        return [Entry(name, kinds.get(name, "uploaded"), voice.recipe) for name, voice in every]
+        return [
+            {"id": name, "name": name, "kind": kinds.get(name, "uploaded")}
+            | ({"recipe": voice.recipe} if voice.recipe else {})
+            for name, voice in every.items()
+        ]
 
     def _own(self, folder: Mapping[str, Voice | str]) -> dict[str, Voice]:
         usable = {name: voice for name, voice in sorted(folder.items()) if isinstance(voice, Voice)}
-        return self._presets | {name: voice for name, voice in usable.items() if name not in self._presets}
+        return {**self._presets, **usable, **self._presets}
 
     def free_name(self, name: str, replaces: bool = False) -> str:
         """Return a name for an uploaded voice; ApiError 400 if it cannot be one, 409 if another voice has it."""
@@ -98,10 +89,10 @@ class VoiceBook:
         return name
 
     def add(self, name: str, voice: Voice | bytes, replaces: bool = False) -> str:
-        """Keep a voice, or the content of its file, until it is removed or the server ends; return its name.
+        """Add a voice, or the content of its file, until it is removed or the server ends; return its name.
 
-        ``replaces``: the place of an uploaded voice whose name is, or looks like, this one. ApiError 400 for an
-        unusable name or file, 409 for the name of another voice.
+        ``replaces``: remove an uploaded voice whose name is, or looks like, this one. ApiError 400 for an unusable
+        name or file, 409 for the name of another voice.
         """
         name = self.free_name(name, replaces=True)
         with refusing():
@@ -131,10 +122,7 @@ class VoiceBook:
                 )
 
     def known(self, name: str | None) -> Voice | None:
-        """Return ``find``'s voice if that takes no time: a preset, or a file that has not changed since it was read.
-
-        None: ask ``find``, which reads the folder, in a thread if others must not wait.
-        """
+        """Return ``find``'s voice without reading the folder: a preset, or an unchanged file; None for others."""
         if self.designs:
             return None
         if name in self._presets:
@@ -143,10 +131,9 @@ class VoiceBook:
         return voice if isinstance(voice, Voice) and path and source_states(path) == states else None
 
     def find(self, name: str | None, description: str | None = None) -> Voice:
-        """Return a voice by its speaker (in any case), its saved name or one of OpenAI's; None: the first own voice.
+        """Return a voice by its speaker (in any case), its name or one of OpenAI's; None: the first own voice.
 
-        A VoiceDesign checkpoint uses only the description. ApiError 404, with the names there are; 400 for an unusable
-        file.
+        A VoiceDesign checkpoint uses only the description. ApiError 404 lists the names, 400 is for an unusable file.
         """
         if self.designs and description:
             return design_voice(self._model, description)
@@ -185,20 +172,22 @@ class VoiceBook:
         return made
 
     def _with_row(self, voice: Voice) -> Voice:
-        row = self._rows.get(voice.speaker or "") if voice.kind == "preset" else None
-        return voice if row is None else replace(row, name=voice.name, instruct=voice.instruct)
+        if voice.kind != "preset":
+            return voice
+        row = self._embeddings[str(voice.speaker)]
+        return replace(voice, kind="blend", model_size=self._model.size, speaker_embedding=row)
 
     def _unknown(self, name: str) -> ApiError:
         if self.designs:
             fix = "describe the voice in instructions"
         else:
-            fix = choose_one([entry.name for entry in self.entries()]) or (
+            fix = choose_one([entry["name"] for entry in self.entries()]) or (
                 "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
             )
         return ApiError(404, f"voice {name[:64]!r} is unknown: {fix}", "voice", "voice_not_found")
 
     def _take_uploaded(self, name: str) -> Voice | None:
-        """Return an uploaded voice, which counts as used now; None for another name."""
+        """Return an uploaded voice and mark it as the last used; None for another name."""
         with self._lock:
             voice = self._uploaded.pop(name, None)
             if voice is not None:
@@ -206,7 +195,7 @@ class VoiceBook:
             return voice
 
     def _read_folder(self) -> dict[str, Voice | str]:
-        """Return the voices of the folder by name, or why they are unusable; only changed files are read."""
+        """Return the voices of the folder by name, or their errors; only changed files are read."""
         with self._lock:
             found = {}
             for name, path in (self._library.files() if self._library else {}).items():

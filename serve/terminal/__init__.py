@@ -1,1 +1,1 @@
-"""What the commands and the server share: arguments, messages, folders, sound, and from options to the engine."""
+"""Code that commands and the server share: arguments, messages, folders, audio, and loading the engine."""

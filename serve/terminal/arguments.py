@@ -1,4 +1,4 @@
-"""Readers of single arguments, and the options that several commands share. Python's own packages only."""
+"""Readers of arguments, and options of several commands. Imports only Python's own packages."""
 
 import argparse
 import contextlib
@@ -30,16 +30,15 @@ from ...morph.text.pauses import check_spoken
 from ..plain_text import escaped
 
 BAD_INPUT = 2
-LIKENESS = 0.75  # of a mistyped command to the one that is meant
+LIKENESS = 0.75  # of a mistyped command to the right one
 ONE_WORD = re.compile(r"[A-Za-z_-]+")  # "Yes." is a text
-RESERVED = ":\uff1a[]#\n\r"  # these have a meaning in scripts
+RESERVED = ":\uff1a[]#\n\r"  # syntax of scripts
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Adds the default to each option that has one, and leaves the examples as they are."""
+    """Adds the default to each option that has one, and keeps the layout of examples."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
-        """Return an option's help; argparse's own formatters of defaults override this too."""
         text, default = action.help or "", action.default
         has_none = default is None or default is False or default == [] or default is argparse.SUPPRESS
         if has_none or "default:" in text or f"default {default}" in text:
@@ -48,7 +47,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports an error without all options before it: ``--help`` has those."""
+    """Reports an error without the list of all options."""
 
     def __init__(self, **more: Any):
         super().__init__(**{"formatter_class": Help} | more)
@@ -64,14 +63,14 @@ def read_texts() -> dict[str, Any]:
 
 
 def texts_of(command: str) -> dict[str, Any]:
-    """Return what a command does, and its examples, as the arguments of its parser."""
+    """Return a command's description and examples, as arguments of its parser."""
     own = read_texts()[command]
     examples = [f"  %(prog)s {one}".rstrip() for one in own["examples"]]
     return {"description": own["about"], "epilog": "\n".join(["examples:", *examples, *own.get("more", ())])}
 
 
 def add_help(parser: argparse.ArgumentParser, command: str) -> None:
-    """Give the options of a command their texts: those that ``help.json`` has for it, or for all."""
+    """Add the texts of ``help.json`` to a command's options."""
     own = read_texts()["all"] | read_texts()[command]
     for action in parser._actions:
         if action.help is None:
@@ -79,7 +78,7 @@ def add_help(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def meant(word: str, commands: Iterable[str]) -> str | None:
-    """Return the command of which a first word is a slip; None if it is a text."""
+    """Return the command that a mistyped first word means; None for a text."""
     if not ONE_WORD.fullmatch(word) or word.startswith("-"):
         return None
     return next(iter(difflib.get_close_matches(word.lower(), commands, 1, LIKENESS)), None)
@@ -101,14 +100,14 @@ def reader(one: Setting) -> Callable[[str], Any]:
 
 
 def filled(word: str) -> str:
-    """Read a value that is not empty, for argparse: an empty one would be as if the option was not given."""
+    """Read a value that is not empty: an empty one would count as a missing option."""
     if not word.strip():
         raise argparse.ArgumentTypeError("it is empty: give a value, or leave the option out")
     return word
 
 
 def folder(word: str) -> Path:
-    """Read the path of a folder, which may not exist, for argparse."""
+    """Read the path of a folder, which may not exist."""
     return Path(filled(word))
 
 
@@ -140,7 +139,7 @@ def writable_file(word: str) -> Path:
 def ending_in(
     endings: Sequence[str], read: Callable[[str], Path] = writable_file, fix: str = "rename it"
 ) -> Callable[[str], Path]:
-    """Return a reader of paths with one of these endings, for argparse: checked now, before minutes of rendering."""
+    """Return a reader of paths with one of these endings."""
 
     def reader(word: str) -> Path:
         path = read(word)
@@ -167,12 +166,11 @@ def part(word: str) -> tuple[str, str]:
 
 
 def lora(word: str) -> tuple[str, float]:
-    """Read ``FOLDER`` or ``FOLDER:STRENGTH``, for argparse; the drive of a path on Windows is no strength."""
-    folder, colon, strength = filled(word).rpartition(":")
-    if not colon or not folder:
-        return word, 1.0
+    """Read ``FOLDER`` or ``FOLDER:STRENGTH``; a drive on Windows is no strength."""
+    folder, _, strength = filled(word).rpartition(":")
     with contextlib.suppress(ValueError):
-        return folder, float(strength)
+        if folder:
+            return folder, float(strength)
     return word, 1.0
 
 
@@ -184,7 +182,7 @@ def part_lora(word: str) -> tuple[str, str, float]:
 def check_sources(
     parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]
 ) -> None:
-    """End with an error if an output is also an input: the user's file would be lost."""
+    """Exit with an error if an output is also an input: the user's file would be lost."""
     there = [path for path in written if path.exists()]
     for source in filter(None, sources):
         for path in there:
@@ -193,7 +191,7 @@ def check_sources(
 
 
 def free_output(parser: argparse.ArgumentParser, path: Path) -> Path:
-    """Return a sound file's path, or a numbered one (speech-2.wav) that is free; end with an error if unusable."""
+    """Return a free path, by adding a number (speech-2.wav); exit with an error if it is unusable."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
     free = next(one for one in itertools.chain([path], numbered) if not one.exists())
     try:
@@ -207,7 +205,7 @@ def add_switch(parser: argparse._ActionsContainer, name: str) -> None:
 
 
 def add_setting(parser: argparse._ActionsContainer, one: Setting, **more: Any) -> None:
-    """Add the option of a setting; ``more`` goes to argparse, and replaces what the table says."""
+    """Add the option of a setting; ``more`` are arguments for argparse in place of the table's."""
     if one.kind is bool:
         kind: dict[str, Any] = {"action": "store_true"}
     else:
@@ -228,14 +226,14 @@ class Removed(argparse.Action):
 
 
 def check_new(parser: argparse.ArgumentParser, written: Iterable[Path], overwrite: bool) -> None:
-    """End with an error if a file would be replaced without ``--overwrite``."""
+    """Exit with an error if a file would be replaced without ``--overwrite``."""
     for path in written:
         if not overwrite and path.exists():
             parser.error(f"{path} exists already: choose another with --out, or add --overwrite")
 
 
 def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
-    """Add the options of the checkpoint: which, where it runs, how it is loaded; ``attention``: all of how."""
+    """Add the options of the checkpoint, its device and its loading."""
     group = parser.add_argument_group("model")
     group.add_argument("--checkpoint", type=filled)
     add_folders(group)

@@ -1,4 +1,4 @@
-"""Output of a command: results on stdout, all else on stderr, sound on stdout if asked, and progress."""
+"""Output of a command: results or audio on stdout, everything else on stderr."""
 
 import contextlib
 import errno
@@ -20,18 +20,18 @@ class Console:
     err: TextIO
 
     def result(self, text: object) -> None:
-        """Print a line for other programs; only a terminal gets its control characters as escapes."""
+        """Print a line on stdout; for a terminal, escape control characters."""
         say(text, self.out, exact=not self.out.isatty())
 
     def note(self, text: object) -> None:
-        """Print a line for people; if stderr cannot be written, nobody can be told."""
+        """Print a line on stderr, if that can be written."""
         try:
             say(text, self.err)
         except OSError:
             silence(self.err)
 
     def agrees(self, question: str) -> bool:
-        """Ask a question on the terminal; ValueError without one: nobody can answer it."""
+        """Ask a question on the terminal; ValueError without one."""
         if not (self.err.isatty() and sys.stdin is not None and sys.stdin.isatty()):
             raise ValueError(f"{question} There is no terminal to ask on: add --yes")
         self.err.write(escaped(f"{question} [y/N] "))
@@ -39,13 +39,13 @@ class Console:
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def forget_stdout(self) -> None:
-        """Point stdout nowhere, after its reader has left: Python flushes it once more at exit."""
+        """Redirect stdout to nowhere after its reader has left: Python flushes it at exit."""
         with contextlib.suppress(OSError, ValueError):  # not a real stream
             silence(self.out)
 
     @contextlib.contextmanager
     def progress(self, unit: str = "frames") -> Iterator[Callable[[int, int], None]]:
-        """Yield a callback for (done, expected) that draws a bar, if stderr is a terminal."""
+        """Yield a callback for (done, expected); it draws a bar if stderr is a terminal."""
         if not self.err.isatty():
             yield lambda _done, _expected: None
             return
@@ -67,7 +67,7 @@ class Console:
 
     @contextlib.contextmanager
     def sound(self) -> Iterator[BinaryIO]:
-        """Yield stdout as a stream of bytes; all other prints, of C code too, go to stderr.
+        """Yield stdout as a stream of bytes; redirect all other prints, of C code too, to stderr.
 
         ValueError if stdout is a terminal, BrokenPipeError when the reader leaves.
         """
@@ -77,41 +77,35 @@ class Console:
         private = os.dup(number)
         os.dup2(self.err.fileno(), number)
         try:
-            with closed_pipes_are_broken(), os.fdopen(private, "wb", buffering=0, closefd=False) as stream:
+            with os.fdopen(private, "wb", buffering=0, closefd=False) as stream:
                 yield stream
+        except OSError as error:
+            if error.errno in CLOSED and not isinstance(error, BrokenPipeError):
+                raise BrokenPipeError(errno.EPIPE, "the reader has left") from error
+            raise
         finally:
             os.dup2(private, number)
             os.close(private)
 
 
 def open_missing_streams() -> None:
-    """Point closed standard streams nowhere: opened files, and C code's prints, would get their numbers.
+    """Redirect closed standard streams to nowhere: opened files and C code's prints would get their numbers.
 
-    ``sys.stdin`` stays None: its readers say so.
+    ``sys.stdin`` stays None, and its readers report it.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
-@contextlib.contextmanager
-def closed_pipes_are_broken() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in CLOSED and not isinstance(error, BrokenPipeError):
-            raise BrokenPipeError(errno.EPIPE, "the reader has left") from error
-        raise
-
-
 def say(text: object, stream: TextIO, exact: bool = False) -> None:
-    """Print a line in the stream's encoding, ``exact`` or with escapes for control characters; ignore a closed pipe."""
+    """Print a line in the stream's encoding, with escaped control characters unless ``exact``; ignore a closed pipe."""
     encoding = stream.encoding or "utf-8"
     shown = (str(text) if exact else escaped(str(text))).encode(encoding, "backslashreplace").decode(encoding)
     try:

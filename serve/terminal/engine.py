@@ -1,4 +1,4 @@
-"""From the options of a command line to the engine's objects: the synthesizer, the voice, the settings."""
+"""Make synthesizer, voice and settings from the options of a command line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNREAD_SOUNDS = (".m4a", ".aac", ".mp4", ".webm", ".wma")  # recordings that sou
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """A checkpoint that is not loaded: the name of its folder, and fields as in ``Model``."""
+    """The folder's name of a checkpoint, and fields as in ``Model``, without loading it."""
 
     name: str
     speakers: tuple[str, ...]
@@ -56,7 +56,7 @@ class CheckpointConfig:
 
 
 def read_config(path: Path) -> CheckpointConfig | None:
-    """Return what the config in a checkpoint's folder says; None if it is damaged, which loading it explains."""
+    """Return the config of a checkpoint's folder; None if it is damaged: loading it reports why."""
     try:
         talker = read_object(path / "config.json")["talker_config"]
         speakers, languages = talker["spk_id"], talker["codec_language_id"]
@@ -74,7 +74,6 @@ def folders_of(options: argparse.Namespace) -> Folders:
 
 
 def load_synthesizer(options: argparse.Namespace, console: Console) -> Synthesizer:
-    """Load the checkpoint that the options name, as they say; ValueError if it cannot be used so."""
     path = find_checkpoint(options, console)
     check_request(path, options)
     return load_at(path, options)
@@ -89,8 +88,8 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
 def load_adapted(
     path: Path, load: LoadOptions, device: str, adapters: Sequence[tuple[Adapter, float]]
 ) -> Synthesizer:
-    """Load the checkpoint in a folder on a device, with adapters; errors as ``Synthesizer.load`` and ``adapt``."""
-    from ...morph.synthesizer import Synthesizer  # torch, after all that needs none
+    """Load a checkpoint with adapters; errors as ``Synthesizer.load`` and ``adapt``."""
+    from ...morph.synthesizer import Synthesizer
 
     synthesizer = Synthesizer.load(path, load, device=device)
     for adapter, strength in adapters:
@@ -99,7 +98,7 @@ def load_adapted(
 
 
 def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[tuple[Path, float]]:
-    """Return the folders of adapters by their paths, or their names in ComfyUI's models; ValueError if unknown."""
+    """Return folders and strengths of adapters by paths or names in ComfyUI's models; ValueError if unknown."""
     found = []
     for word, strength in given:
         check_strength(strength)
@@ -123,7 +122,7 @@ def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, fl
 
 
 def check_request(path: Path, options: argparse.Namespace) -> None:
-    """Raise ValueError for options that the checkpoint in ``path`` cannot speak, before it is loaded."""
+    """Raise ValueError for options that the checkpoint in ``path`` does not support, before it is loaded."""
     given = {key: value for key, value in vars(options).items() if value is not None}
     if "transcript" in given:
         check_transcript(options.transcript)
@@ -144,7 +143,7 @@ def check_request(path: Path, options: argparse.Namespace) -> None:
 
 
 def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
-    """Return the folder of the checkpoint that the options name; download a published one that is not here."""
+    """Return the folder of the options' checkpoint; download a published one if needed."""
     name: str | None = options.checkpoint
     if name is None:
         return demo_voice()
@@ -167,14 +166,14 @@ def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
 
 
 def choose_device(name: str) -> str:
-    """Return the name of a device that torch can compute and draw random numbers on; ValueError for another."""
+    """Return the device's name after a test in torch; ValueError if it cannot be used."""
     import torch
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.device(name)
-    except RuntimeError as error:  # it lists twenty, most of which no torch that people have can use
+    except RuntimeError as error:  # torch lists twenty, most of which need another build
         raise ValueError(f"device is {name!r}, which torch does not know: {DEVICES}") from error
     try:
         torch.zeros(1, device=name)
@@ -215,14 +214,14 @@ def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.nd
 
 
 def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voice:
-    """Return a voice by its file or its name; ``model`` clones it if it is a recording. Errors as ``saved_file``."""
+    """Return a voice by its file or name; ``model`` clones a recording. Errors as ``saved_file``."""
     from ...morph.voice.library import load_source
 
     return load_source(saved_file(word, folders), None if model is None else partial(clone_recording, model))
 
 
 def saved_file(word: str, folders: Folders) -> Path:
-    """Return the file of a saved voice by its path or its name; ValueError if there is none."""
+    """Return the file of a saved voice by its path or name; ValueError if there is none."""
     if not os.path.isfile(word):
         return folders.library.source(word)
     refuse_recording(Path(word))
@@ -244,14 +243,14 @@ def refuse_recording(path: Path) -> None:
 
 
 def make_settings(model: Model | None, options: argparse.Namespace, **others: Any) -> GenerateOptions:
-    """Return the options of the decoding, also of a server's model (None); ``others`` are more of its fields."""
+    """Return the decoding options, for a server with ``model`` None; ``others`` are further fields."""
     own = Sampling() if model is None else model.sampling
     chosen = _given(options, GenerateOptions) | others
     return GenerateOptions(sampling=make_sampling(own, options), **chosen)
 
 
 def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None:
-    """Return the checkpoint's sampling with what the options change; None if that is nothing."""
+    """Return the checkpoint's sampling, changed by the options; None if unchanged."""
     token, whole = _given(options, type(own.talker)), _given(options, type(own))
     if not token and not whole:
         return None
@@ -266,7 +265,7 @@ def _given(options: argparse.Namespace, kind: type) -> dict[str, Any]:
 
 
 def make_check(options: argparse.Namespace) -> WordCheck | None:
-    """Return the word check that the options ask for, or None; ValueError if it lacks something."""
+    """Return the options' word check, or None; ValueError if a package is missing."""
     if options.check_words is None:
         return None
     from ...morph.hearing.whisper import load_whisper

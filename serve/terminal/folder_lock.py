@@ -1,4 +1,4 @@
-"""A folder that one run has for itself: two runs would write over each other's manifest."""
+"""Lock a folder: two runs would overwrite each other's manifest."""
 
 import logging
 import os
@@ -20,9 +20,9 @@ def refuse(folder: Path) -> None:
 
 @contextmanager
 def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iterator[None]:
-    """Hold a folder until the end, or until the program dies.
+    """Lock a folder until the end, or until the program dies.
 
-    ``when_taken`` is called repeatedly while another run has it: it waits for a moment, or raises.
+    ``when_taken`` is called in a loop while another run has it: it sleeps, or raises.
     """
     descriptor = _open(folder)
     try:
@@ -32,12 +32,12 @@ def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iter
     finally:
         os.close(descriptor)
         if sys.platform == "win32":
-            with suppress(OSError):  # another run waits for it
+            with suppress(OSError):  # another run has opened it
                 (folder / LOCK).unlink()
 
 
 def _is_locked(descriptor: int, folder: Path) -> bool:
-    """Lock the open folder if the system can lock it; return False if another run has it."""
+    """Try to lock the open folder; return False if another run has it."""
     try:
         if sys.platform == "win32":
             import msvcrt

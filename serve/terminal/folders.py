@@ -1,4 +1,4 @@
-"""The folders of checkpoints and of voices: ComfyUI's if there is one, else the user's own."""
+"""The folders of checkpoints and voices: ComfyUI's or the user's own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Folders:
 
     @classmethod
     def choose(cls, comfyui: Path | None, environment: Mapping[str, str] = os.environ) -> Folders:
-        """Return those of the ComfyUI given, of COMFYUI_DIR, of the ComfyUI that the pack is in, or our own."""
+        """Return the folders of ``comfyui``, of COMFYUI_DIR, of the ComfyUI around the pack, or the user's own."""
         named = comfyui or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
         if named is not None:
             if not os.path.isdir(named / "models"):
@@ -73,7 +73,7 @@ class Folders:
 
 
 def read_extra(file: Path) -> dict[str, list[Path]]:
-    """Return the folders that ComfyUI's configuration adds, by their name under ``models``; ValueError if damaged."""
+    """Return the folders of ComfyUI's configuration by their name under ``models``; ValueError if damaged."""
     import yaml
 
     if not file.is_file():

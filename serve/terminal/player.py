@@ -10,14 +10,14 @@ PACKAGE = "sounddevice"
 
 
 def find_device() -> Any:
-    """Return sounddevice's module; ValueError if it, PortAudio or a device that can play is missing."""
+    """Return sounddevice's module; ValueError if it, PortAudio or a device is missing."""
     try:
         device = importlib.import_module(PACKAGE)
     except ModuleNotFoundError:
         raise ValueError(
             f"--play needs {PACKAGE}: run {sys.executable} -m pip install {PACKAGE}, or write a file with --out"
         ) from None
-    except OSError as error:  # what it says where PortAudio is not installed
+    except OSError as error:  # PortAudio is missing
         raise ValueError(f"--play needs PortAudio ({error}): install it, as libportaudio2") from error
     with refused(device):
         device.query_devices(kind="output")
@@ -26,9 +26,9 @@ def find_device() -> Any:
 
 @contextlib.contextmanager
 def playing(device: Any, rate: int) -> Iterator[Any]:
-    """Yield the sound device for mono samples at a rate; at the end everything has been played.
+    """Yield a stream for mono samples at a rate; wait for the end of the audio. ValueError if it cannot play.
 
-    Its ``write`` takes signed 16 bits, and waits until the device has room for them. ValueError if it cannot play.
+    Its ``write`` takes signed 16 bits, and waits for room in the device's buffer.
     """
     with refused(device):
         stream = device.RawOutputStream(samplerate=rate, channels=1, dtype="int16", latency="low")
@@ -36,7 +36,7 @@ def playing(device: Any, rate: int) -> Iterator[Any]:
     try:
         with refused(device):
             yield stream
-            stream.stop()  # which waits for the end of the sound
+            stream.stop()  # waits for the end of the audio
     except BaseException:
         stream.abort()
         raise
@@ -46,7 +46,7 @@ def playing(device: Any, rate: int) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def refused(device: Any) -> Iterator[None]:
-    """Turn the device's errors into ValueError; sounddevice has ValueErrors of its own for names and numbers."""
+    """Turn the device's errors into ValueError, as sounddevice does for names and numbers."""
     try:
         yield
     except device.PortAudioError as error:

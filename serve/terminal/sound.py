@@ -1,4 +1,4 @@
-"""Sound in files and in streams: recordings in, speech out."""
+"""Read recordings, and write sound files."""
 
 from __future__ import annotations
 
@@ -18,29 +18,23 @@ LONGEST_S = 24 * 3600.0  # of a recording; a damaged header may claim any length
 
 
 def read_recording(path: Path) -> tuple[np.ndarray, int]:
-    """Return a recording as float32 ``[C, T]`` and its rate; ValueError for a file that is not one."""
+    """Return a recording as float32 ``[C, T]`` and its rate; ValueError for another file."""
     import soundfile
 
     kinds = "a wav, flac, ogg or mp3 file" + (", or m4a, mp4, aac or webm" if is_installed() else "")
     try:
         if path.suffix.lower() in RECORDED and is_installed():
             return read_compressed(path)
-        return _read_sound(path)
+        with soundfile.SoundFile(path) as file:
+            if file.frames > LONGEST_S * file.samplerate:  # before memory for them is allocated
+                raise ValueError(f"it says that it has {file.frames} samples: save it again")
+            return file.read(dtype="float32", always_2d=True).T, file.samplerate
     except (OSError, soundfile.SoundFileError, ValueError, MemoryError) as error:
         raise ValueError(f"{path} cannot be read as a recording: give {kinds} ({error})") from error
 
 
-def _read_sound(path: Path) -> tuple[np.ndarray, int]:
-    import soundfile
-
-    with soundfile.SoundFile(path) as file:
-        if file.frames > LONGEST_S * file.samplerate:  # memory for them would be asked for
-            raise ValueError(f"it says that it has {file.frames} samples: save it again")
-        return file.read(dtype="float32", always_2d=True).T, file.samplerate
-
-
 def write_sound(path: Path, waveform: np.ndarray, rate: int) -> None:
-    """Write a sound file completely or not at all; ValueError if it cannot be written."""
+    """Write a sound file atomically; ValueError if it cannot be written."""
     from ...morph.audio.writer import encode_by_libsndfile
 
     write_atomic(path, encode_by_libsndfile(waveform, rate, path.suffix[1:].lower()))

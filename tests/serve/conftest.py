@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.serve.api.options import ServerOptions
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
-from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.app import App
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from lab.random_checkpoint import write_checkpoint
@@ -91,7 +91,7 @@ def serve(make_speaker) -> Callable[..., Client]:
     def make(options: ServerOptions | None = None, kind: str = "custom_voice") -> Client:
         options = options or ServerOptions()
         speaker = make_speaker(options, kind)
-        return Client(create_app(speaker, options), speaker)
+        return Client(App(speaker, options), speaker)
 
     return make
 
@@ -100,7 +100,7 @@ def serve(make_speaker) -> Callable[..., Client]:
 def client(load, long_words) -> Iterator[Client]:
     """A server in this process with the default options, for all tests."""
     speaker = ready_speaker(load("tiny", "custom_voice"), ServerOptions(rows=8))
-    yield Client(create_app(speaker, ServerOptions()), speaker)
+    yield Client(App(speaker, ServerOptions()), speaker)
     speaker.close()
 
 
@@ -116,7 +116,7 @@ def headed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def telling(headed: Path, long_words) -> Iterator[Client]:
     """A server of it, for all tests."""
     speaker = ready_speaker(load_model(headed, LoadOptions("fp32", "sdpa")), ServerOptions())
-    yield Client(create_app(speaker, ServerOptions()), speaker)
+    yield Client(App(speaker, ServerOptions()), speaker)
     speaker.close()
 
 

@@ -34,9 +34,9 @@ def keyed(client: Client) -> Client:
 
 
 def with_access(client: Client, access: Access) -> Client:
-    from qwen3_tts_morph.serve.routes.app import create_app
+    from qwen3_tts_morph.serve.routes.app import App
 
-    return Client(create_app(client.speaker, ServerOptions(access)), client.speaker)
+    return Client(App(client.speaker, ServerOptions(access)), client.speaker)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import re
 from qwen3_tts_morph.serve.api.fields import FIELDS, SamplingFields, flat
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote.facts import speech_fields
-from qwen3_tts_morph.serve.routes.app import FILES, create_app
+from qwen3_tts_morph.serve.routes.app import FILES, App
 from starlette.routing import Route
 
 from pack import ROOT
@@ -55,7 +55,7 @@ def test_what_the_document_says_of_values_is_true(telling: Client) -> None:
 
 
 def test_a_key_is_told_and_not_asked_for_here(client: Client) -> None:
-    keyed = Client(create_app(client.speaker, ServerOptions(Access(key=KEY))), client.speaker)
+    keyed = Client(App(client.speaker, ServerOptions(Access(key=KEY))), client.speaker)
     paths = keyed.get("/openapi.json").json()["paths"]
     assert (
         paths["/v1/models"]["get"]["security"] == [{"key": []}] and "security" not in paths["/health"]["get"]

@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.audio import writer as encoders
 from qwen3_tts_morph.morph.audio.formats import FORMATS as TABLE
 from qwen3_tts_morph.morph.audio.formats import SERVED as FORMATS
 from qwen3_tts_morph.morph.audio.writer import open_encoder, pipes_mp3
-from qwen3_tts_morph.serve.audio.whole import Encoders, StreamEncoder, Whole, encode_whole
+from qwen3_tts_morph.serve.audio.whole import Encoders, StreamEncoder, encode_whole
 from qwen3_tts_morph.serve.routes import answer as answer_module
 
 from tests.patience import PATIENCE, wait_until
@@ -125,26 +125,26 @@ def test_how_a_take_ended_is_counted_and_logged(client, fields, caplog) -> None:
 
 def test_a_complete_sound_is_encoded_in_one_go() -> None:
     sound = 0.5 * np.sin(np.arange(4800, dtype=np.float32) / 10)
-    file = encode_whole([sound[:1000], sound[1000:]], 24000, 1.0, "wav")
-    assert file.samples == 4800 and len(file.content) == 44 + 2 * 4800
-    assert encode_whole([sound], 24000, 1.0, "pcm").content == file.content[44:]
-    assert encode_whole([sound], 24000, 2.0, "pcm").samples == 2400
-    assert encode_whole([], 24000, 1.0, "pcm").content == b""
+    file, samples = encode_whole([sound[:1000], sound[1000:]], 24000, 1.0, "wav")
+    assert samples == 4800 and len(file) == 44 + 2 * 4800
+    assert encode_whole([sound], 24000, 1.0, "pcm")[0] == file[44:]
+    assert encode_whole([sound], 24000, 2.0, "pcm")[1] == 2400
+    assert encode_whole([], 24000, 1.0, "pcm") == (b"", 0)
 
 
 @pytest.mark.parametrize(("name", "off"), [("flac", 1e-4), ("mp3", 0.05)])
 def test_a_complete_file_is_made_by_libsndfile(name: str, off: float) -> None:
     sound = 0.5 * np.sin(np.arange(24000, dtype=np.float32) / 10)
-    made = encode_whole([sound[:1000], sound[1000:]], 24000, 1.0, name)
-    heard, rate = soundfile.read(io.BytesIO(made.content))
-    assert rate == 24000 and made.samples == len(heard) == 24000
+    file, samples = encode_whole([sound[:1000], sound[1000:]], 24000, 1.0, name)
+    heard, rate = soundfile.read(io.BytesIO(file))
+    assert rate == 24000 and samples == len(heard) == 24000
     assert np.abs(heard[2000:-2000] - sound[2000:-2000]).max() < off
-    assert len(encode_whole([], 24000, 1.0, name).content) < 2000
+    assert len(encode_whole([], 24000, 1.0, name)[0]) < 2000
 
 
 def test_ffmpeg_makes_what_an_old_libsndfile_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soundfile, "available_formats", lambda: {"FLAC": ""})
-    made = encode_whole([SECOND], 24000, 1.0, "mp3").content
+    made, _ = encode_whole([SECOND], 24000, 1.0, "mp3")
     assert len(soundfile.read(io.BytesIO(made))[0]) >= 24000
 
 
@@ -153,12 +153,12 @@ def test_a_format_is_encoded_in_threads_of_its_own() -> None:
     encoders = Encoders()
     try:
         used = {
-            name: encoders.submit(name, lambda: Whole(threading.current_thread().name.encode(), 0)).result()
+            name: encoders.submit(name, lambda: (threading.current_thread().name.encode(), 0)).result()
             for name in FORMATS
         }
     finally:
         encoders.close()
-    threads = {name: one.content.decode().rpartition("_")[0] for name, one in used.items()}
+    threads = {name: one[0].decode().rpartition("_")[0] for name, one in used.items()}
     assert (
         threads["pcm"] == threads["wav"]
         and threads["mp3"] == threads["flac"]
@@ -166,7 +166,7 @@ def test_a_format_is_encoded_in_threads_of_its_own() -> None:
     )
     assert len(set(threads.values())) == 3
     with pytest.raises(RuntimeError):
-        encoders.submit("pcm", lambda: Whole(b"", 0))
+        encoders.submit("pcm", lambda: (b"", 0))
 
 
 def streamed(name: str, sound: np.ndarray, portion: int) -> list[bytes]:

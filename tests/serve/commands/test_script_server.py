@@ -14,7 +14,7 @@ from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.failure import ServerGone
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
-from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.app import App
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from tests.serve.conftest import Client, listening
@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def server(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a server that wants a key, which the environment has."""
     monkeypatch.setenv("MORPH_TTS_KEY_SERVER", KEY)
-    with listening(create_app(client.speaker, ServerOptions(access=Access(key=KEY)))) as address:
+    with listening(App(client.speaker, ServerOptions(access=Access(key=KEY)))) as address:
         yield address
 
 

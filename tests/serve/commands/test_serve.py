@@ -1,17 +1,14 @@
 """``serve``: the server gets its own options, ComfyUI's voices and a checkpoint by its name."""
 
-import argparse
 import importlib.util
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from qwen3_tts_morph.serve.terminal.arguments import add_model
+from qwen3_tts_morph.serve.commands import serve
 
 import pack
 from tests.morph.adapters import write_adapter
@@ -23,19 +20,8 @@ SERVER = "qwen3_tts_morph.serve.process.server"
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Replace the server; return the list of options that it is run with."""
     calls: list[Any] = []
-    module = ModuleType(SERVER)
-
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--port", type=int, default=8000)
-        parser.add_argument("--voices", type=Path)
-        parser.add_argument("--ray", action="store_true")
-        add_model(parser)
-
-    module.add_arguments = add_arguments
-    module.read_options = lambda options: options
-    module.run_server = calls.append
-    monkeypatch.setitem(sys.modules, SERVER, module)
+    monkeypatch.setattr(serve, "read_options", lambda options: options)
+    monkeypatch.setattr(serve, "run_server", calls.append)
     return calls
 
 
@@ -63,11 +49,11 @@ def test_adapters_are_given_by_their_folders_or_names(run, served, tmp_path, che
     assert done.code == 2 and "adapter gone is neither a folder nor in" in done.err
 
 
-def test_a_port_in_use_is_one_sentence(run: Callable, served: list[Any]) -> None:
+def test_a_port_in_use_is_one_sentence(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(_: object) -> None:
         raise OSError(98, "Address already in use")
 
-    sys.modules[SERVER].run_server = busy
+    monkeypatch.setattr(serve, "run_server", busy)
     done = run("serve", "--port", "9000")
     assert done.code == 2
     assert "cannot listen on 127.0.0.1 port 9000 (Address already in use): choose another" in done.err
@@ -136,5 +122,6 @@ def test_each_replica_has_a_gpu_where_there_are_some(run, monkeypatch, gpus, rep
 
 def test_a_pack_without_the_server_says_so(run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, SERVER, None)
+    monkeypatch.delitem(sys.modules, serve.__name__)
     done = run("serve")
     assert done.code == 1 and "this copy of the pack has no qwen3_tts_morph.serve.process.server" in done.err

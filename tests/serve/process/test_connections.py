@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import httpx
@@ -111,6 +112,18 @@ def test_a_websocket_is_not_closed(watched) -> None:
         assert json.loads(channel.recv(PATIENCE))["type"] == "audio.start"
 
 
+def test_the_server_limits_its_connections(monkeypatch) -> None:
+    """To its rows, queued requests, and 200 more."""
+    made, app = [], Mock()
+    app.state.speaker.status.rows = 30
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(server, "make_app", lambda _: app)
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, _: made.append(self.config))
+    server.run_server(ServerOptions(port=0, waiting=10, limits=Limits(idle_seconds=7)))
+    assert made[0].http.idle_seconds == 7 and made[0].http.most == 240
+    assert made[0].backlog <= server.BACKLOG
+
+
 def asking(url: str, body: dict) -> bytes:
     content, host = json.dumps(body).encode(), urlsplit(url).netloc
     head = f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
@@ -178,23 +191,6 @@ def stalled(url: str) -> Iterator[socket.socket]:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("rows", "device", "connections"), [(None, "cpu", 212), (None, "cuda", 218), (30, "cpu", 240)]
-)
-def test_the_rows_count_among_the_connections_that_are_taken(rows, device, connections, monkeypatch) -> None:
-    """Rows, those that wait, and 200 more; where the options name no rows, the 2 of a CPU and the 8 of a GPU."""
-    import uvicorn
-
-    made = []
-    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
-    monkeypatch.setattr(server, "make_app", lambda _: None)
-    monkeypatch.setattr("qwen3_tts_morph.serve.terminal.engine.choose_device", lambda _: device)
-    monkeypatch.setattr(uvicorn.Server, "run", lambda self, _: made.append(self.config))
-    server.run_server(ServerOptions(port=0, rows=rows, waiting=10, limits=Limits(idle_seconds=7)))
-    assert (made[0].http.most, made[0].http.idle_seconds) == (connections, 7)
-    assert made[0].backlog <= server.BACKLOG
-
-
 # Heads
 
 
@@ -206,7 +202,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
     else:
         from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol  # type: ignore[assignment]
-    monkeypatch.setattr("uvicorn.protocols.http.auto.AutoHTTPProtocol", Protocol)
+    monkeypatch.setattr(connections, "AutoHTTPProtocol", Protocol)
     return request.param
 
 

@@ -123,7 +123,7 @@ def test_connections_stay_below_the_limit_of_open_files(
 ) -> None:
     resource = pytest.importorskip("resource", reason="not run: Windows has no limit of open files")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    found, backlog = server.fit_connections(wanted, 16)
+    found, backlog = server.fit_connections(wanted)
     assert found == connections and 0 < backlog <= 128
     assert (connections < wanted) == ("raise the limit of open files" in caplog.text)
 

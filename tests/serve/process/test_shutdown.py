@@ -48,7 +48,7 @@ def test_who_waits_and_who_hears_is_told(serve) -> None:
             speaker.stop_taking()
             told = [*await asyncio.gather(*waits), await http.post("/v1/audio/speech", json=asked())]
             ready = await http.get("/ready")
-            assert ready.status_code == 503 and speaker.is_speaking and not hears.done()
+            assert ready.status_code == 503 and speaker.readings and not hears.done()
             speaker.end_all()
             return [*told, await hears]
 
@@ -58,7 +58,7 @@ def test_who_waits_and_who_hears_is_told(serve) -> None:
         assert one.json()["error"]["type"] == "server_error" and "shutting down" in one.text
     name, fields = events_of(heard.content)[-1]
     assert (heard.status_code, name) == (200, "error") and "shutting down" in fields["error"]["message"]
-    assert not speaker.is_speaking
+    assert not speaker.readings
 
 
 # A server whose speaker ends after so many seconds: 1000 is a long step of the codec.
@@ -66,9 +66,9 @@ STUCK = """
 import logging, sys, time
 import pack
 pack.load()
-import uvicorn
 from types import SimpleNamespace
-from qwen3_tts_morph.serve.process import shutdown
+from qwen3_tts_morph.serve.api.options import Limits
+from qwen3_tts_morph.serve.process import uvicorn_server as shutdown
 from qwen3_tts_morph.serve.process.ports import bind
 
 async def app(scope, receive, send):
@@ -78,13 +78,13 @@ async def app(scope, receive, send):
     time.sleep(float(sys.argv[1]))
 
 app.state = SimpleNamespace(speaker=SimpleNamespace(
-    is_speaking=True, stop_taking=lambda: print("told", flush=True), end_all=lambda: print("ended", flush=True)
+    readings=[1], stop_taking=lambda: print("told", flush=True), end_all=lambda: print("ended", flush=True)
 ))
 logging.basicConfig(level=logging.INFO)
 shutdown.SPEAKING_S = shutdown.TOLD_S = 0.1
 shutdown.LAST_S = 1.0
 with bind("127.0.0.1", 0) as bound:
-    shutdown.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)).run([bound])
+    shutdown.UvicornServer(app, Limits(), 100, 16).run([bound])
 """
 
 
@@ -106,7 +106,7 @@ def test_the_process_ends_whatever_still_runs(seconds: str, code: int) -> None:
 
 
 def test_less_than_ten_seconds_are_enough() -> None:
-    from qwen3_tts_morph.serve.process import shutdown
+    from qwen3_tts_morph.serve.process import uvicorn_server as shutdown
 
     asked_for = shutdown.SPEAKING_S + shutdown.TOLD_S + shutdown.CLOSING_S
     assert asked_for < shutdown.LAST_S < 10 - 2 * shutdown.LOOKS_EVERY_S

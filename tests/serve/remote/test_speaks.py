@@ -18,11 +18,11 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.attempts import ask_server
-from qwen3_tts_morph.serve.remote.facts import ServerFacts
+from qwen3_tts_morph.serve.remote.facts import OURS, ServerFacts
 from qwen3_tts_morph.serve.remote.servers import Server
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from qwen3_tts_morph.serve.routes import app as app_module
-from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.app import App
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from lab.streams import stream_line
@@ -57,7 +57,7 @@ def open_server(make_speaker) -> Callable:
     @contextmanager
     def make(options: ServerOptions, kind: str = "base") -> Iterator[tuple[Server, Speaker]]:
         speaker = make_speaker(options, kind)
-        with listening(create_app(speaker, options)) as url:
+        with listening(App(speaker, options)) as url:
             yield Server("studio", url, options.access.key), speaker
 
     return make
@@ -88,7 +88,7 @@ def close_to(left: np.ndarray, right: np.ndarray) -> bool:
 
 def test_a_server_says_what_it_is(server: Server, facts: ServerFacts, client: Client) -> None:
     model = client.speaker.model
-    assert facts.is_ours and facts.model == model.name and facts.width == model.width
+    assert facts.engine == OURS and facts.model == model.name and facts.width == model.width
     assert facts.voices == tuple(sorted(model.speakers)) and len(facts.fingerprint) == 64
     assert str(facts) == f"studio ({server.url}), qwen3-tts-morph"
 
@@ -116,10 +116,10 @@ def test_a_cloned_voice_is_sent_with_consent_only(open_server, load, recording, 
         [there] = speak(facts, [line])
         assert close_to(there.waveform, spoken_there(speaker, line, SHORT).waveform)
         [entry] = speaker.voices.entries()
-        assert entry.kind == "uploaded" and "Ann" not in entry.name
+        assert entry["kind"] == "uploaded" and "Ann" not in entry["name"]
         with RemoteSpeaks(facts, consent=True) as speaks:
             assert speaks.speak(line, SHORT, UNHEARD).result().report.frames
-            speaker.voices.remove(entry.name)  # as a server that was restarted
+            speaker.voices.remove(entry["name"])  # as a server that was restarted
             assert speaks.speak(replace(line, seed=5), SHORT, UNHEARD).result().report.frames
 
 
@@ -195,7 +195,7 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
 
 def test_a_key_is_needed_and_never_shown(open_server) -> None:
     with open_server(ServerOptions(Access(key="correct-horse"))) as (server, _):
-        assert ask_server(server).is_ours
+        assert ask_server(server).engine == OURS
         for wrong in (replace(server, key=""), replace(server, key="battery")):
             with pytest.raises(ConnectionError, match=r"server studio .* MORPH_TTS_KEY_STUDIO") as caught:
                 ask_server(wrong)

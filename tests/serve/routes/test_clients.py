@@ -14,7 +14,7 @@ import openai
 import pytest
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions
 from qwen3_tts_morph.serve.process.server import is_worth_a_line
-from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.app import App
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
@@ -40,7 +40,7 @@ def small(make_speaker) -> Iterator[tuple[Speaker, str]]:
     """A server with one row, where one more may wait."""
     options = ServerOptions(rows=1, waiting=1, limits=Limits(idle_seconds=2, pause_seconds=1))
     speaker = make_speaker(options)
-    with listening(create_app(speaker, options)) as address:
+    with listening(App(speaker, options)) as address:
         yield speaker, address
 
 

@@ -153,7 +153,7 @@ def test_listeners_are_not_stopped_by_a_clone(speaking, recording, monkeypatch) 
 
 
 def test_only_a_few_recordings_are_read_at_once(serve, recording, monkeypatch) -> None:
-    monkeypatch.setattr(clone_route, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(clone_route, "MOST_CLONES", 0)
     assert clone(serve(kind="base"), sound_of(recording)).status_code == 503
 
 

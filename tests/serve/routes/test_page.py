@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.batch import scheduler
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.api.options import Access, Limits, ServerOptions
-from qwen3_tts_morph.serve.routes.app import create_app
+from qwen3_tts_morph.serve.routes.app import App
 
 from tests.comfy.page import CHROMIUM_ARGS, find_chromium
 from tests.patience import PATIENCE, wait_until
@@ -58,7 +58,7 @@ def base(load, long_words, recording, tmp_path_factory) -> Iterator[Client]:
         save_voice(clone_voice(model, recording, 24000, options), folder / f"{name}.safetensors")
     options = ServerOptions(voices=folder, rows=1, limits=Limits(characters=MOST))
     speaker = ready_speaker(model, options)
-    yield Client(create_app(speaker, options), speaker)
+    yield Client(App(speaker, options), speaker)
     speaker.close()
 
 
@@ -150,10 +150,10 @@ def test_a_take_is_paused_moved_and_heard_again(page: Page) -> None:
     page.get_by_label("Volume").fill("20")
     speak(page, "Another one.")
     expect(page.locator("#takes li")).to_have_count(2)
-    page.get_by_role("button", name="Hear: One two three.").click()
+    page.get_by_role("button", name="Play: One two three.").click()
     expect(page.locator("#takes .chosen")).to_contain_text("One two three.")
     page.fill("#seed", "")
-    page.get_by_role("button", name="Use again: One two three.").click()
+    page.get_by_role("button", name="Reuse settings: One two three.").click()
     expect(page.get_by_role("textbox", name="Text", exact=True)).to_have_value("One two three. " * 4)
     expect(page.locator("#seed")).to_have_value(SEED)
 
@@ -185,7 +185,7 @@ def test_without_a_sound_device_it_speaks_and_says_so(open_page, url) -> None:
     page = open_page(url, NO_DEVICE)
     expect(page.locator("#state")).to_have_text("Connected")
     speak(page)
-    expect(page.locator("#message")).to_contain_text("This browser plays no sound")
+    expect(page.locator("#message")).to_contain_text("This browser plays no audio")
 
 
 def test_who_waits_is_told_and_stop_frees_the_row(
@@ -201,9 +201,9 @@ def test_who_waits_is_told_and_stop_frees_the_row(
     for one in (second, third):
         expect(one.locator("#state")).to_have_text("Connected")
         one.click("#speak")
-        expect(one.locator("#message")).to_contain_text("Waiting")
-    expect(second.locator("#message")).to_have_text("Waiting: you are next")
-    expect(third.locator("#message")).to_have_text("Waiting: 1 before you")
+        expect(one.locator("#message")).to_contain_text("Queued")
+    expect(second.locator("#message")).to_have_text("Queued: you are next")
+    expect(third.locator("#message")).to_have_text("Queued: 1 before you")
     second.click("#stop")
     expect(second.locator("#message")).to_have_text("Stopped.")
     page.click("#stop")
@@ -215,7 +215,7 @@ def test_who_waits_is_told_and_stop_frees_the_row(
 
 def test_an_error_is_at_its_field(page: Page) -> None:
     text = page.get_by_role("textbox", name="Text", exact=True)
-    expect(page.locator("#count")).to_have_text("40 of 3,000 characters")
+    expect(page.locator("#count")).to_have_text("46 of 3,000 characters")
     for wrong, words in (("...", "has no letter"), ("x" * (MOST + 5), "3,000 are allowed")):
         text.fill(wrong)
         page.click("#speak")
@@ -225,7 +225,7 @@ def test_an_error_is_at_its_field(page: Page) -> None:
         expect(page.locator("#stop")).to_be_disabled()
     expect(page.locator("#count")).to_have_text("3,005 of 3,000 characters: 5 too many")
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"\xff\xfe\x00"})
-    expect(page.locator("#text-error")).to_contain_text("no text in UTF-8")
+    expect(page.locator("#text-error")).to_contain_text("not UTF-8 text")
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": bytes(4 * MOST + 1)})
     expect(page.locator("#text-error")).to_contain_text("at most 12,000")
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": "Grüße.".encode()})
@@ -243,12 +243,12 @@ def test_voices_are_found_heard_added_and_deleted(page: Page, base: Client, reco
     expect(page.locator("#voices li")).to_have_count(1)
     expect(page.locator("#found")).to_have_text("1 of 2 voices")
     with page.expect_request("**/v1/audio/speech"):
-        page.get_by_role("button", name="Hear Ben").click()
+        page.get_by_role("button", name="Play Ben").click()
     expect(page.locator("#message")).to_have_text("")  # it was of what was spoken before
     expect(page.locator("#voice-message")).to_have_text("")
     asked = []
     page.on("request", lambda request: asked.append(request.url) if request.method == "POST" else None)
-    page.get_by_role("button", name="Hear Ben").click()
+    page.get_by_role("button", name="Play Ben").click()
     page.get_by_label("Search voices").fill("")
     soundfile.write(tmp_path / "Cay.wav", recording, 24000)
     page.get_by_text("Add a voice", exact=True).click()
@@ -285,7 +285,7 @@ def test_voices_are_found_heard_added_and_deleted(page: Page, base: Client, reco
 def test_a_voice_is_recorded_and_a_busy_server_waited_for(page: Page, base: Client) -> None:
     page.get_by_text("Add a voice", exact=True).click()
     page.get_by_role("button", name="Record with the microphone").click()
-    expect(page.get_by_label("Level of the microphone")).to_be_visible()
+    expect(page.get_by_label("Microphone level")).to_be_visible()
     expect(page.locator("#recorded")).to_have_text(
         re.compile("^([3-9]|[0-9]{2}) s$")
     )  # a busy page skips some
@@ -298,7 +298,7 @@ def test_a_voice_is_recorded_and_a_busy_server_waited_for(page: Page, base: Clie
     page.route("**/clone?*", lambda route: held.append(route), times=1)
     with page.expect_request("**/clone?*"):
         page.click("#add-voice")
-    expect(page.locator("#voice-message")).to_contain_text("Making the voice")  # at once
+    expect(page.locator("#voice-message")).to_contain_text("Creating the voice")  # at once
     expect(page.locator("#add-voice")).to_be_disabled()
     held[0].fulfill(status=503, json={"error": {"message": "the server speaks all the time"}})
     expect(page.locator("#voice-message")).to_contain_text("Me was added")
@@ -329,7 +329,7 @@ def test_a_checkpoint_that_designs_voices_gets_a_description(open_page, url) -> 
     page = open_page("about:blank")
     page.route("**/v1/status", design)
     page.goto(url)
-    described = page.get_by_label("What the voice is like")
+    described = page.get_by_label("Description of the voice")
     described.fill("An old sailor.")
     page.fill("#seed", SEED)
     expect(page.locator("#voice-card")).to_be_hidden()
@@ -339,11 +339,11 @@ def test_a_checkpoint_that_designs_voices_gets_a_description(open_page, url) -> 
 
 
 def test_the_page_asks_for_the_key_first(open_page, base: Client) -> None:
-    with listening(create_app(base.speaker, ServerOptions(Access(key=KEY)))) as address:
+    with listening(App(base.speaker, ServerOptions(Access(key=KEY)))) as address:
         page = open_page(address)
         asked = []
         page.on("request", lambda request: asked.append(request.url) if "/v1/" in request.url else None)
-        expect(page.get_by_role("heading", name="This server wants a key")).to_be_visible()
+        expect(page.get_by_role("heading", name="This server needs a key")).to_be_visible()
         expect(page.get_by_role("textbox", name="Key")).to_be_focused()
         expect(page.locator("#speak")).to_be_hidden()
         page.fill("#key", "wrong")

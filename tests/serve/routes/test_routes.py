@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.routes import access_log
-from qwen3_tts_morph.serve.routes.app import FILES, create_app
+from qwen3_tts_morph.serve.routes.app import FILES, App
 from qwen3_tts_morph.serve.routes.voices import OPENAI_VOICES, VoiceBook
 
 from tests.serve.conftest import Client, asked
@@ -268,7 +268,7 @@ def test_lists_may_be_read_without_the_key(client: Client) -> None:
     """Open WebUI sends none with these."""
     for is_open in (False, True):
         access = Access(key="correct-horse", open_lists=is_open)
-        keyed = Client(create_app(client.speaker, ServerOptions(access)), client.speaker)
+        keyed = Client(App(client.speaker, ServerOptions(access)), client.speaker)
         for path in ("/v1/audio/voices", "/v1/audio/models"):
             assert keyed.get(path).status_code == (200 if is_open else 401)
         upload = keyed.run(lambda http: http.post("/v1/audio/voices?name=Ann&consent=true", content=b""))

@@ -4,6 +4,7 @@ import argparse
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -71,8 +72,8 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
 
 
 def test_the_rest_is_prepared_beside_requests_and_metrics_say_how_far_it_is(client):
-    first, done = client.speaker._engines[0].warm_ups, []
-    voice = client.speaker.voices.entries()[0].name
+    first, done = client.speaker._warm_ups[0], []
+    voice = client.speaker.voices.entries()[0]["name"]
     ask = {
         "input": "Hello.",
         "voice": voice,
@@ -116,7 +117,7 @@ def test_metrics_tell_of_slow_moments(client):
     assert value_of(text, "morph_tts_late_captures_total") == 0
     assert value_of(text, "morph_tts_collections_total") >= 0
     every = dict.fromkeys(SLOW_MOMENTS, 7.0)
-    text = Metrics(lambda: client.speaker.status, None, lambda: every).text().decode()
+    text = Metrics(Mock(status=client.speaker.status, gpu_bytes=None, slow_moments=every)).text().decode()
     assert value_of(text, "morph_tts_pinned_allocations_total") == 7
     assert value_of(text, "morph_tts_collection_longest_seconds") == 7
 

@@ -1,14 +1,13 @@
-"""Validate what a server sends: it may be another program, a later version of this one, or lie.
+"""Validate a server's JSON: the server may be another program, a later version of this one, or malicious.
 
-Numbers are within limits, names are plain text, and words for people have no control characters. Anything else is a
-ValueError that names the field; ``connection.py`` makes it a sentence with the server's name.
+Numbers have limits, names are plain text, and texts have no control characters. Else a ValueError names the field;
+``connection.py`` adds the server's name.
 """
 
 from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -52,11 +51,10 @@ def _check_plain(name: str) -> str:
 
 
 def _cut(longest: int) -> AfterValidator:
-    """Put words for people on one line, and cut them to a length."""
-    return AfterValidator(lambda said: one_line(said)[:longest])
+    return AfterValidator(lambda text: one_line(text)[:longest])
 
 
-NULL_IS_EMPTY = BeforeValidator(lambda said: "" if said is None else said)
+NULL_IS_EMPTY = BeforeValidator(lambda text: "" if text is None else text)
 Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_check_plain)]
 LISTED = Field(max_length=MOST_NAMES, strict=False, fail_fast=True)  # a list becomes a tuple
 Names = Annotated[tuple[Name, ...], LISTED]
@@ -68,19 +66,19 @@ Rate = Annotated[int, Field(ge=LOWEST_RATE, le=HIGHEST_RATE)]
 Seconds = Annotated[float, Field(ge=0, le=MOST_S, allow_inf_nan=False)]
 
 
-class Told(BaseModel):
+class Reported(BaseModel):
     """An object of a server's JSON. Read it with ``read``; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-AnyTold = TypeVar("AnyTold", bound=Told)
+AnyReported = TypeVar("AnyReported", bound=Reported)
 
 
-def read(kind: type[AnyTold], said: Any) -> AnyTold:
-    """Return an object that a server sent; ValueError with its first wrong field, in one sentence."""
+def read(kind: type[AnyReported], value: Any) -> AnyReported:
+    """Return an object of a server; ValueError names its first wrong field in one sentence."""
     try:
-        return kind.model_validate(said)
+        return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     field = ".".join(map(str, first["loc"])) or "the answer"
@@ -89,23 +87,21 @@ def read(kind: type[AnyTold], said: Any) -> AnyTold:
     raise ValueError(f"{field} is {reprlib.repr(first['input'])}: {first['msg']}")
 
 
-class LineTold(Told):
+class ReportedLine(Reported):
     """A server's report on a line."""
 
-    ended: Annotated[str, AfterValidator(lambda said: check_choice("ended", said, ("", *ENDS, *STOPPED)))] = (
-        ""
-    )
+    ended: Annotated[str, AfterValidator(lambda one: check_choice("ended", one, ("", *ENDS, *STOPPED)))] = ""
     frames: Frames | None = None  # of 80 ms
     pieces: Annotated[int, Field(ge=0, le=MOST_PIECES)] = 1
-    spoken: Text = ""  # the text as spoken; "" if that is the text itself
+    spoken: Text = ""  # the normalized text; "" if that is the text itself
     notes: Notes = ()  # sentences for the user
     made_by: Notes = ()  # the engine and its settings
 
 
-NOTHING_TOLD = LineTold()  # of another program's server
+NO_REPORT = ReportedLine()  # from another program's server
 
 
-class WordTold(Told):
+class ReportedWord(Reported):
     """A word of a line and its time span."""
 
     word: Text
@@ -115,30 +111,31 @@ class WordTold(Told):
     last_char: int
 
 
-class Event(Told):
-    """An event of a line, or the JSON of a part; fields that events of its type do not have keep their defaults."""
+class Event(Reported):
+    """An event of a line, or the JSON of a part; each type of event has some of the fields."""
 
     type: str = ""
     audio: str = ""  # base64
     frames: Frames = 0  # of the progress
     expected: Frames = 0
-    report: LineTold = NOTHING_TOLD
+    report: ReportedLine = NO_REPORT
     timestamps: Annotated[
-        tuple[WordTold, ...], Field(max_length=MOST_WORDS, strict=False, fail_fast=True)
+        tuple[ReportedWord, ...], Field(max_length=MOST_WORDS, strict=False, fail_fast=True)
     ] = ()
 
     def words(self, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
-        """Return the words of a line's text, or those after ``after_s``; ValueError for impossible ones."""
-        return tuple(_words_of(self.timestamps, text, after_s))
-
-
-def _words_of(told: Iterable[WordTold], text: str, after_s: float) -> Iterable[WordTime]:
-    for one in told:
-        if not after_s <= one.start_time <= one.end_time:
-            raise ValueError(
-                f"a word runs from {one.start_time} to {one.end_time} s behind one that ends at {after_s} s"
-            )
-        if not one.first_char <= one.last_char <= len(text):
-            raise ValueError(f"last_char is {one.last_char}, no place in a text of {len(text)} characters")
-        yield WordTime(one.word, one.start_time, one.end_time, one.first_char, one.last_char)
-        after_s = one.end_time
+        """Return the words of a line's text, all after ``after_s``; ValueError for impossible ones."""
+        for one in self.timestamps:
+            if not after_s <= one.start_time <= one.end_time:
+                raise ValueError(
+                    f"a word runs from {one.start_time} to {one.end_time} s behind one that ends at {after_s} s"
+                )
+            if not one.first_char <= one.last_char <= len(text):
+                raise ValueError(
+                    f"last_char is {one.last_char}, no place in a text of {len(text)} characters"
+                )
+            after_s = one.end_time
+        return tuple(
+            WordTime(one.word, one.start_time, one.end_time, one.first_char, one.last_char)
+            for one in self.timestamps
+        )
