@@ -161,15 +161,16 @@ class _Pass:
         """Run the transformer over ``[1, T, latent]``, after the frames in its caches."""
         transformer, state, new = self.decoder.pre_transformer, self.state, x.shape[1]
         window = self.decoder.config.sliding_window
-        known = min(state.position, window - 1)
-        seen = None if new == 1 else _seen(known, new, window, x.device)
+        seen = None
+        if new > 1:
+            positions = torch.arange(min(state.position, window - 1) + new, device=x.device)
+            distance = positions[-new:, None] - positions
+            seen = (distance >= 0) & (distance < window)
         states = transformer.input_proj(x)
+        if not state.caches:
+            empty = states.new_zeros(1, self.decoder.config.num_key_value_heads, 0, self.rope.cos.shape[1])
+            state.caches = [(empty, empty)] * len(transformer.layers)
         for index, layer in enumerate(transformer.layers):
-            if index == len(state.caches):
-                empty = states.new_zeros(
-                    1, self.decoder.config.num_key_value_heads, 0, self.rope.cos.shape[1]
-                )
-                state.caches.append((empty, empty))
             states = self._run_layer(layer, states, index, seen)
         state.position += new
         return transformer.output_proj(transformer.norm(states))
@@ -209,14 +210,6 @@ class _Pass:
         for unit in units:
             x = x + unit.conv2.conv(unit.act2(self._convolve(unit.conv1, unit.act1(x))))
         return x
-
-
-def _seen(known: int, new: int, window: int, device: torch.device) -> torch.Tensor:
-    """Return which of ``known + new`` positions the new ones attend to: bool ``[new, known + new]``."""
-    distance = torch.arange(known, known + new, device=device)[:, None] - torch.arange(
-        known + new, device=device
-    )
-    return (distance >= 0) & (distance < window)
 
 
 def _dequantise(part: Any, codes: torch.Tensor) -> torch.Tensor:
