@@ -22,7 +22,7 @@ from qwen3_tts_morph.morph.words.letters import (
     path_scores,
     spell,
 )
-from qwen3_tts_morph.morph.words.path import traced_path
+from qwen3_tts_morph.morph.words.path import token_path
 from qwen3_tts_morph.morph.words.trace import Trace
 
 from pack import ROOT
@@ -70,7 +70,7 @@ def speak_examples(
         if line.ended == "eos" and len(letters):
             tokens_seen, weights, mass = line.trace
             trace = Trace(tokens_seen, weights, mass)
-            places = first_places(traced_path(trace, len(spans)), tokens)
+            places = first_places(token_path(trace, len(spans)), tokens)
             yield Example(line.codes[:, 0], letters, tokens, trace, places)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from qwen3_tts_morph.morph.speech.word_times import quiet_times
 from qwen3_tts_morph.morph.words.path import token_path
 from qwen3_tts_morph.morph.words.timing import PiecePath, WordTime, line_words
+from qwen3_tts_morph.morph.words.trace import Trace
 
 from ..benchmarks.results import PartRow
 from .record import TracedLine
@@ -74,8 +75,7 @@ def line_times(pieces: Sequence[TracedLine], tokenizer: Any) -> tuple[WordTime, 
     paths, seconds = [], 0.0
     for piece in pieces:
         tokens = tuple(tokenizer.encode(piece.text, add_special_tokens=False).offsets)
-        seen, weights, _ = piece.trace
-        path = tuple(token_path(seen.tolist(), weights.tolist(), len(tokens)))
+        path = tuple(token_path(Trace(*piece.trace), len(tokens)))
         quiet = tuple(quiet_times(piece.waveform, SAMPLE_RATE))
         paths.append(PiecePath(piece.text, tokens, path, seconds, quiet))
         seconds += len(piece.waveform) / SAMPLE_RATE

@@ -61,7 +61,8 @@ def _head(given: Any, shape: TalkerShape) -> AlignmentHead:
         raise ValueError(f"{ALIGNMENT}: {error}") from error
     if head.layer >= shape.layers or head.head >= shape.heads:
         raise ValueError(
-            f"{ALIGNMENT} is {head.describe()}, and the talker has {shape.layers} layers of {shape.heads} heads"
+            f"{ALIGNMENT} is layer {head.layer} head {head.head}, and the talker has {shape.layers} layers of "
+            f"{shape.heads} heads"
         )
     return head
 

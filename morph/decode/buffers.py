@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ..words.trace import frame_of
+from ..words.trace import SCALE
 from .request import FollowsWords, Guard
 from .rows import ALIGNMENT, BROKEN, EOS, FLAG, REPORT_WIDTH, WORDS, Decoded, Frame
 
@@ -91,7 +91,8 @@ class RowBuffers:
             words = self._words.get(row)
             if words is None or ends.get(row) in (EOS, BROKEN):
                 continue
-            if words.take(*frame_of(report[ALIGNMENT:])) is not None:
+            token, weight, _ = report[ALIGNMENT:].tolist()
+            if words.take(max(token, 0) - 1, weight / SCALE) is not None:
                 ends[row] = WORDS
         return list(ends.items())
 

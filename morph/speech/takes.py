@@ -1,4 +1,4 @@
-"""Takes of a piece: how one ended, which of two is kept, and when and with which seed another follows.
+"""Takes of a piece: how one ended, which of two is used, and when and with which seed it is retried.
 
 After a reference (ICL), a take may repeat the reference's last words before its text: an echo. The alignment head
 looks at a line's own words while they are spoken; during an echo it has no weight on the text. Silence before the
@@ -7,7 +7,7 @@ text is no echo, which the audio shows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -43,19 +43,18 @@ class Take:
     # its limit, "loop" repeating itself, "early" too soon for its text, "silent" without sound.
     ended: str
     number: int = 1  # counted from 1
-    wrong: str = ""  # which words went wrong, for people, or ""
+    wrong: str = ""  # the wrong words, for people, or ""
 
     def better_than(self, other: Take) -> bool:
-        """Return whether it ended better; of equals, the earlier one is kept."""
+        """Return whether it ended better; of equals, the earlier one is used."""
         return rank(self.ended) < rank(other.ended)
 
     def begin(self, frames: int) -> Take:
         """Return the first frames of the take, 1 or more, as one that ran into its limit."""
-        samples = len(self.waveform) // len(self.decoded.codes) * frames
-        decoded = self.decoded
-        trace = None if decoded.trace is None else decoded.trace.part(0, frames)
-        codes = Decoded(decoded.codes[:frames], CAP, trace)
-        return replace(self, decoded=codes, waveform=self.waveform[:samples], ended=CAP, wrong="")
+        codes, trace = self.decoded.codes, self.decoded.trace
+        decoded = Decoded(codes[:frames], CAP, trace and trace.begin(frames))
+        samples = len(self.waveform) // len(codes) * frames
+        return Take(decoded, self.waveform[:samples], CAP, self.number)
 
 
 def rank(ended: str) -> int:
@@ -74,12 +73,17 @@ def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: in
 def is_silent(waveform: np.ndarray, sample_rate: int) -> bool:
     """Return whether no 50 ms of a waveform (float ``[T]``) are louder than SILENCE_DBFS."""
     window = max(1, min(len(waveform), round(WINDOW_S * sample_rate)))
-    windows = waveform[: len(waveform) // window * window].reshape(-1, window)
-    for begin in range(0, len(windows), SCANNED):  # most waveforms begin with speech
-        power = np.square(windows[begin : begin + SCANNED], dtype=np.float64).mean(axis=1)
-        if not power.max() < 10 ** (SILENCE_DBFS / 10):
-            return False
-    return True
+    steps = range(0, len(waveform) // window, SCANNED)  # most waveforms begin with speech
+    powers = (_power(waveform[begin * window :], window, SCANNED) for begin in steps)
+    return all(power.max() < 10 ** (SILENCE_DBFS / 10) for power in powers)
+
+
+def _power(waveform: np.ndarray, window: int, most: int) -> np.ndarray:
+    """Return the power of each complete window, at most ``most`` of them, float64."""
+    count = min(most, len(waveform) // window)
+    windows = waveform[: count * window].reshape(-1, window)
+    power: np.ndarray = np.square(windows, dtype=np.float64).mean(axis=1)
+    return power
 
 
 def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
@@ -90,19 +94,14 @@ def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
     seen = np.flatnonzero(weights >= UNSEEN)
     if not len(seen) or seen[0] < LEAST_FRAMES or np.median(weights[seen[0] :]) < FOLLOWED:
         return False
-    return int(_loud_frames(waveform, len(weights))[: seen[0]].sum()) >= LEAST_FRAMES
-
-
-def _loud_frames(waveform: np.ndarray, frames: int) -> np.ndarray:
-    length = len(waveform) // frames
-    power = np.square(waveform[: frames * length].reshape(frames, length), dtype=np.float64).mean(axis=1)
-    loud: np.ndarray = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
-    return loud
+    power = _power(waveform, len(waveform) // len(weights), len(weights))
+    loud = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
+    return int(loud[: seen[0]].sum()) >= LEAST_FRAMES
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often a take that went wrong is retried: of a piece, of a line at a server, of a line with wrong words.
+    """How often a failed take is retried: of a piece, of a line at a server, of a line with wrong words.
 
     ``most_frames`` is the caller's own limit: a take that ran into it is as long as it was asked to be.
     """

@@ -1,4 +1,4 @@
-"""What the traces of pieces say: the times of words, and which were skipped, repeated or invented."""
+"""Find the times of words, and skipped, repeated or invented ones, by the traces of pieces."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import numpy as np
 from ...postprocess.ends import MARGIN_S, quiet_spans
 from ..decode.rows import Decoded
 from ..model.model import Model
-from ..model.tokens import TextTokenizer
 from ..options import IGNORE, GenerateOptions
-from ..words.guard import WordFault, WordGuard, said_tokens
+from ..words.guard import WordFault, WordGuard, follow_text
 from ..words.head import no_word_times
 from ..words.letters import find_by_letters, spell
-from ..words.timing import WordTime
-from ..words.trace import Trace
-from ..words.traced import TracedLine, TracedPiece
-from .lines import PieceSpan, Spoken
+from ..words.path import token_path
+from ..words.timing import PiecePath, WordTime, line_words, retime_words
+from .lines import Spoken
 
 LONGEST_QUOTE = 60  # characters
 TELLING = {
@@ -41,27 +39,20 @@ def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
     traced = [(span, span.trace) for span in spoken.spans if span.trace is not None]
     if not traced or len(traced) < len(spoken.spans):
         return ()
-    report, speed = spoken.report, spoken.speed
-    line = TracedLine(
-        str(report.text),
-        tuple(_traced_piece(model.texts, spoken, span, trace) for span, trace in traced),
-        len(spoken.waveform) / spoken.sample_rate * speed,
-        model.alignment.lead_s,
-        tuple(report.readings),
-        speed,
-    )
-    return line.words()
-
-
-def _traced_piece(texts: TextTokenizer, spoken: Spoken, span: PieceSpan, trace: Trace) -> TracedPiece:
-    """Return a piece with its quiet times, in seconds from its first frame at decoding speed."""
-    rate, speed = spoken.sample_rate, spoken.speed
-    cut_s = span.trimmed / rate
-    times = quiet_times(spoken.waveform[span.start : span.end], rate)
-    quiet = tuple((cut_s + start * speed if start else 0.0, cut_s + end * speed) for start, end in times)
-    return TracedPiece(
-        span.text, tuple(texts.spans(span.text)), trace, span.start / rate * speed - cut_s, quiet
-    )
+    rate, speed, report = spoken.sample_rate, spoken.speed, spoken.report
+    pieces = []
+    for span, trace in traced:
+        # In seconds from its first frame at decoding speed
+        cut_s, tokens = span.trimmed / rate, tuple(model.texts.spans(span.text))
+        quiet = tuple(
+            (cut_s + start * speed if start else 0.0, cut_s + end * speed)
+            for start, end in quiet_times(spoken.waveform[span.start : span.end], rate)
+        )
+        path = tuple(token_path(trace, len(tokens)))
+        pieces.append(PiecePath(span.text, tokens, path, span.start / rate * speed - cut_s, quiet))
+    seconds = len(spoken.waveform) / rate * speed
+    words = line_words(str(report.text), pieces, seconds, model.alignment.lead_s, report.readings)
+    return retime_words(words, speed)
 
 
 def quiet_times(waveform: np.ndarray, sample_rate: int) -> list[tuple[float, float]]:
@@ -79,16 +70,13 @@ def quiet_times(waveform: np.ndarray, sample_rate: int) -> list[tuple[float, flo
 
 def check_followed(model: Model, options: GenerateOptions) -> None:
     """Raise ValueError if the options need word times and the checkpoint reports none."""
-    if options.wrong_words == IGNORE:
-        return
-    try:
-        check_word_times(model)
-    except ValueError as error:
-        raise ValueError(f"wrong_words is {options.wrong_words}: {error}, with wrong_words ignore") from error
+    if options.wrong_words != IGNORE and model.alignment is None:
+        why = no_word_times(model.name)
+        raise ValueError(f"wrong_words is {options.wrong_words}: {why}, with wrong_words ignore")
 
 
 def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
-    """Return what went wrong with a take's words, such as "did not say 'on the bridge'"; or "".
+    """Return what is wrong with a take's words, such as "did not say 'on the bridge'"; or "".
 
     Only the first fault is named. Nothing is known without an alignment head, or for texts without spaces between
     words: the check was not measured there.
@@ -96,15 +84,17 @@ def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
     if (fault := find_wrong_words(model, text, decoded)) is None:
         return ""
     spans = model.texts.spans(text)
-    return TELLING[fault.kind].format(_quote(text[spans[fault.first][0] : spans[fault.end - 1][1]]))
+    words = " ".join(text[spans[fault.first][0] : spans[fault.end - 1][1]].split())
+    return TELLING[fault.kind].format(
+        repr(words if len(words) <= LONGEST_QUOTE else words[: LONGEST_QUOTE - 3] + "...")
+    )
 
 
 def find_wrong_words(model: Model, text: str, decoded: Decoded) -> WordFault | None:
     """Return a take's fault: by the letters of a complete line if the checkpoint has a table of them."""
-    spans, words = _find_words(model, text)
-    if (trace := decoded.trace) is None or not words:
+    spans, trace, ended = model.texts.spans(text), decoded.trace, decoded.ended == "eos"
+    if trace is None or (guard := follow_text(text, spans)) is None:
         return None
-    guard, ended = WordGuard(words, len(spans)), decoded.ended == "eos"
     faults = [guard.take(*frame) for frame in zip(trace.tokens.tolist(), trace.weights.tolist(), strict=True)]
     missing = guard.end() if ended else None
     letters, tokens = spell(text, spans)
@@ -115,16 +105,4 @@ def find_wrong_words(model: Model, text: str, decoded: Decoded) -> WordFault | N
 
 def follow_words(model: Model, text: str) -> WordGuard | None:
     """Return a guard for the words of a piece while it is spoken; None if nothing is known of them."""
-    spans, words = _find_words(model, text)
-    return WordGuard(words, len(spans)) if model.alignment is not None and words else None
-
-
-def _find_words(model: Model, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return each token's characters, and each word's tokens."""
-    spans = model.texts.spans(text)
-    return spans, said_tokens(text, spans)
-
-
-def _quote(words: str) -> str:
-    words = " ".join(words.split())
-    return repr(words if len(words) <= LONGEST_QUOTE else words[: LONGEST_QUOTE - 3] + "...")
+    return None if model.alignment is None else follow_text(text, model.texts.spans(text))

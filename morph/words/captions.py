@@ -12,7 +12,7 @@ from ..setting import Checked, setting
 from ..text.pieces import cut_text
 from ..text.scripts.cues import FORMATS, UNITS, Cue, TimedWord, to_ms, write_cues
 from ..text.split import cut_sentences
-from .timing import WordTime, shift_words
+from .timing import WordTime
 
 MOST_CHARS = 500
 PAUSE_S = 1.0  # no caption stays over a silence of this length
@@ -40,7 +40,8 @@ class LineWords:
 
     def at(self, start_s: float) -> LineWords:
         """Return the line with its sound beginning ``start_s`` seconds later."""
-        return LineWords(shift_words(self.words, start_s), self.name)
+        moved = (replace(one, start_s=one.start_s + start_s, end_s=one.end_s + start_s) for one in self.words)
+        return LineWords(tuple(moved), self.name)
 
 
 def timed_words(words: Sequence[WordTime]) -> tuple[TimedWord, ...]:

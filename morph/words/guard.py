@@ -1,12 +1,12 @@
 """Find words that a line skips, repeats or invents while it is spoken, from an attention head.
 
-In a good line the head attends to the tokens one after another, with nearly all of its weight. The guard follows the
-cheapest path that stays on its token or goes to the next one with each frame; frames that attend elsewhere, or to
-nothing, have a cost. A line whose cost grows faster than a good line's has gone wrong.
+In a good line the head attends to the tokens one after another, with nearly all of its weight. ``WordGuard`` follows
+the cheapest path that stays on its token or goes to the next one with each frame; frames that attend elsewhere, or to
+nothing, have a cost. A line whose cost grows faster than a good line's has failed.
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,8 +45,6 @@ class WordGuard:
     """
 
     def __init__(self, words: Sequence[tuple[int, int]], count: int):
-        if not words:
-            raise ValueError("a line without words cannot be followed: leave it out")
         # State 0 is before the first token, state k on token k - 1.
         self._words, self._last = words, words[-1][1]
         self._is_said = np.zeros(count + 1, dtype=bool)
@@ -100,11 +98,8 @@ class WordGuard:
         if unseen := self._unseen(begin, max(self._at, self._states[-1])):
             return self._fault("skipped", unseen[0], unseen[-1])
         again = [state for state in self._states[self._begin :] if 0 < state < begin]
-        return (
-            self._fault("repeated", min(again), begin)
-            if len(again) > 2
-            else self._fault("invented", begin, begin)
-        )
+        kind, first = ("repeated", min(again)) if len(again) > 2 else ("invented", begin)
+        return self._fault(kind, first, begin)
 
     def _unseen(self, begin: int, end: int) -> list[int]:
         return [state for state in range(begin, end) if self._is_said[state] and self._seen[state] < SEEN]
@@ -115,19 +110,22 @@ class WordGuard:
         return WordFault(kind, words[0][0], words[1][1])
 
 
+def follow_text(text: str, spans: Sequence[tuple[int, int]]) -> WordGuard | None:
+    """Return a guard for a text by the characters of each token; None for one without words between spaces."""
+    words = said_tokens(text, spans)
+    return WordGuard(words, len(spans)) if words else None
+
+
 def said_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the first token of each word and the one after its last, from the characters of each token."""
     # A text with Chinese or Japanese characters has none, as it has no spaces between words.
     if UNSPACED.search(text):
         return []
     visible = [index for index, (begin, end) in enumerate(spans) if text[begin:end].strip()]
-    words, after = [], 0  # the first token that is not before the word
+    starts, ends = ([spans[index][side] for index in visible] for side in (0, 1))
+    words = []
     for match in SAID.finditer(text):
-        while after < len(visible) and spans[visible[after]][1] <= match.start():
-            after += 1
-        last = after
-        while last < len(visible) and spans[visible[last]][0] < match.end():
-            last += 1
-        if last > after:
-            words.append((visible[after], visible[last - 1] + 1))
+        first, last = bisect_right(ends, match.start()), bisect_left(starts, match.end())
+        if last > first:
+            words.append((visible[first], visible[last - 1] + 1))
     return words

@@ -10,7 +10,6 @@ class AlignmentHead:
     layer: int
     head: int
     lead_s: float = 0.0  # seconds from the frame that names a token to its sound
-    is_tried: bool = True  # whether we have measured it; False: others have published it
 
     def __post_init__(self) -> None:
         for name in ("layer", "head"):
@@ -19,11 +18,6 @@ class AlignmentHead:
                 raise ValueError(f"{name} is {value!r}: choose a whole number from 0 on")
         if type(self.lead_s) not in (int, float) or not -1 <= self.lead_s <= 1:
             raise ValueError(f"lead_s is {self.lead_s!r}: choose -1 to 1 second")
-
-    def describe(self) -> str:
-        return f"layer {self.layer} head {self.head}" + (
-            "" if self.is_tried else " (published, not tried by us)"
-        )
 
 
 @dataclass(frozen=True)
@@ -35,10 +29,10 @@ class TalkerShape:
     heads: int
 
 
-# As others have published them: the 1.7B's and the 0.6B's.
+# As others have published them, not tried by us: the 1.7B's and the 0.6B's.
 PUBLISHED_HEADS = {
-    TalkerShape(2048, 28, 16): AlignmentHead(3, 0, is_tried=False),
-    TalkerShape(1024, 28, 16): AlignmentHead(6, 5, is_tried=False),
+    TalkerShape(2048, 28, 16): AlignmentHead(3, 0),
+    TalkerShape(1024, 28, 16): AlignmentHead(6, 5),
 }
 
 

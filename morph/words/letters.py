@@ -30,7 +30,7 @@ READABLE = re.compile(r"[\Wa-z]*[a-z][\Wa-z]*", re.IGNORECASE)
 
 @dataclass(frozen=True, eq=False)
 class LetterTable:
-    """What the codes of a checkpoint's group 0 say of the letters in a frame (``python -m lab.words letters``).
+    """The evidence of a checkpoint's group 0 codes for the letters in a frame (``python -m lab.words letters``).
 
     ``weights`` ``[3, codes + 1, 3, LETTERS]``: of the codes before, at and after the frame (the last index: no frame)
     for the letters before, at and after its place. ``prior`` ``[3, LETTERS]``: their log shares. ``steps``: the log

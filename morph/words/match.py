@@ -35,9 +35,7 @@ VALUES = {
     "oh": "0",
 }
 VALUES |= {ORDINALS.get(word, f"{word}th"): value for word, value in VALUES.items()}
-VALUES |= {f"{word[:-1]}ieth": VALUES[word] for word in TENS} | {
-    f"{word[:-1]}ies": VALUES[word] for word in TENS
-}
+VALUES |= {f"{word[:-1]}{end}": VALUES[word] for end in ("ieth", "ies") for word in TENS}
 LARGE = {
     **dict.fromkeys(("hundred", "hundreds", "hundredth"), 3),
     **dict.fromkeys(("thousand", "thousands", "thousandth"), 4),
@@ -50,7 +48,9 @@ def owners(written: Sequence[str], spoken: Sequence[str], goes_on: bool = False)
     # ``goes_on``: more will be spoken, so the last spoken words need not belong to the last written ones.
     unsaid = 0 if goes_on else UNSAID
     ours, theirs = ([*map(word_key, words), *[END] * SAME] for words in (written, spoken))
-    places = _places(theirs)
+    places: dict[tuple[str, ...], list[int]] = defaultdict(list)  # of each SAME spoken words
+    for place in range(len(theirs) - SAME + 1):
+        places[tuple(theirs[place : place + SAME])].append(place)
     owner: list[int] = []
     row = 0
     while len(owner) < len(spoken):
@@ -60,10 +60,8 @@ def owners(written: Sequence[str], spoken: Sequence[str], goes_on: bool = False)
             row += 1
             continue
         rows, columns = _next_same(ours, places, row, column)
-        is_end = column + columns == len(spoken)
-        block = _shares(
-            written[row : row + rows], spoken[column : column + columns], unsaid if is_end else UNSAID
-        )
+        cost = unsaid if column + columns == len(spoken) else UNSAID
+        block = _shares(written[row : row + rows], spoken[column : column + columns], cost)
         owner += [max(0, row + share) for share in block]
         row += rows
     return owner
@@ -74,13 +72,6 @@ def word_key(word: str) -> str:
     """Return a key without case, punctuation and width; of a sign, the sign."""
     letters = "".join(char for char in unicodedata.normalize("NFKC", word).casefold() if char.isalnum())
     return letters or word
-
-
-def _places(words: Sequence[str]) -> dict[tuple[str, ...], list[int]]:
-    places: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for index in range(len(words) - SAME + 1):
-        places[tuple(words[index : index + SAME])].append(index)
-    return places
 
 
 def _next_same(
@@ -113,7 +104,9 @@ def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> lis
     ]
     came = [(low, [0] * len(scores))]
     for before, word in pairwise(spoken):
-        low, scores = _likely(low, scores)
+        least = max(scores) - BEAM
+        likely = [index for index, score in enumerate(scores) if score >= least]
+        low, scores = low + likely[0], scores[likely[0] : likely[-1] + 1]
         reachable = written[low : low + len(scores) + BEAM // UNSAID]
         scores, origins = _step(reachable, scores, before, word)
         came.append((low, [low + origin for origin in origins]))
@@ -124,12 +117,6 @@ def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> lis
         way.append(row)
         row = rows[row - first]
     return way[::-1]
-
-
-def _likely(low: int, scores: list[float]) -> tuple[int, list[float]]:
-    least = max(scores) - BEAM
-    kept = [index for index, score in enumerate(scores) if score >= least]
-    return low + kept[0], scores[kept[0] : kept[-1] + 1]
 
 
 def _step(

@@ -3,6 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import NamedTuple
 
 from ..text.pronunciation import Reading, read_text
 from .match import owners
@@ -14,12 +16,12 @@ class ReadWords:
     """The words of a text, as displayed and as read."""
 
     written: list[WrittenWord]  # with places in the text; that of a word in a mark includes the mark
-    read: list[WrittenWord]  # before figures are written out, with places in the text as read
-    owners: list[int]  # each read word's written word; never go back
+    # Before figures are written out, with places in the text as read; none if ``written`` is empty.
+    read: list[WrittenWord]
+    owners: Sequence[int]  # each read word's written word; never go back
 
 
-@dataclass(frozen=True)
-class _TextPart:
+class _TextPart(NamedTuple):
     """A part of a text: its beginning in the text, in the displayed one and in the read one."""
 
     text: int
@@ -27,31 +29,43 @@ class _TextPart:
     read: int
     reading: Reading | None = None
 
+    def place(self, shown: int) -> int:
+        """Return the place in the text of one in the displayed text."""
+        inside, one = shown - self.shown, self.reading
+        if one is None or not inside:
+            return self.text + inside
+        if inside == len(one.shown):
+            return one.last
+        return self.text + inside + (one.last - one.first > len(one.shown))  # of a mark: after its <
+
 
 def find_read_words(text: str, readings: Sequence[Reading]) -> ReadWords:
-    """Return the words of a text with one or more readings, in order."""
+    """Return the words of a text, in order."""
+    if not readings:
+        words = find_words(text)
+        return ReadWords(words, words, range(len(words)))
     parts = list(_parts(readings))
     shown = find_words(read_text(text, [Reading(one.first, one.last, "", one.shown) for one in readings]))
+    if not shown:  # signs alone, which are read as words
+        return ReadWords([], [], [])
     as_read = read_text(text, readings)
     read = find_words(as_read)
     begins = [one.shown for one in parts]
     written = [
         WrittenWord(
             word.text,
-            _place(parts[bisect_right(begins, word.first) - 1], word.first),
-            _place(parts[bisect_right(begins, word.last - 1) - 1], word.last),
+            parts[bisect_right(begins, word.first) - 1].place(word.first),
+            parts[bisect_right(begins, word.last - 1) - 1].place(word.last),
         )
         for word in shown
     ]
-    return ReadWords(written, read, _owners(parts, shown, read, as_read) if shown else [])
+    return ReadWords(written, read, _owners(parts, shown, read, as_read))
 
 
 def _parts(readings: Sequence[Reading]) -> Iterator[_TextPart]:
-    shown = read = 0  # how much longer the texts are so far
-    begin = 0
+    shown = read = begin = 0  # how much longer the texts are so far, and the end of the last reading
     for one in readings:
-        if one.first > begin or not begin:
-            yield _TextPart(begin, begin + shown, begin + read)
+        yield _TextPart(begin, begin + shown, begin + read)
         yield _TextPart(one.first, one.first + shown, one.first + read, one)
         begin = one.last
         shown += len(one.shown) - (one.last - one.first)
@@ -59,39 +73,25 @@ def _parts(readings: Sequence[Reading]) -> Iterator[_TextPart]:
     yield _TextPart(begin, begin + shown, begin + read)
 
 
-def _place(part: _TextPart, place: int) -> int:
-    inside, one = place - part.shown, part.reading
-    if one is None or not inside:
-        return part.text + inside
-    if inside == len(one.shown):
-        return one.last
-    return part.text + inside + (one.last - one.first > len(one.shown))  # of a mark: after its <
-
-
 def _owners(
     parts: Sequence[_TextPart], shown: Sequence[WrittenWord], read: Sequence[WrittenWord], as_read: str
 ) -> list[int]:
     begins, firsts = [one.read for one in parts], [word.first for word in shown]
+    places = [said_span(word, as_read)[0] for word in read]
     own: list[int] = []
-    index = 0
-    while index < len(read):
-        place = said_span(read[index], as_read)[0]
-        part = parts[bisect_right(begins, place) - 1]
-        if part.reading is None:
-            own.append(max(0, bisect_right(firsts, place - part.read + part.shown) - 1))
-            index += 1
-            continue
-        end = part.read + len(part.reading.read)
-        after = next((n for n in range(index, len(read)) if said_span(read[n], as_read)[0] >= end), len(read))
-        own += _shares(part, shown, [word.text for word in read[index:after]])
-        index = after
-    return [max(own[: place + 1]) for place in range(len(own))] if own != sorted(own) else own
+    for index, group in groupby(range(len(read)), lambda number: bisect_right(begins, places[number]) - 1):
+        part = parts[index]
+        if part.reading is not None:
+            own += _shares(part.shown, part.reading.shown, shown, [read[number].text for number in group])
+        else:
+            inside = (places[number] - part.read + part.shown for number in group)
+            own += [max(0, bisect_right(firsts, place) - 1) for place in inside]
+    return list(accumulate(own, max))
 
 
-def _shares(part: _TextPart, shown: Sequence[WrittenWord], read: Sequence[str]) -> list[int]:
+def _shares(first: int, reads_as: str, shown: Sequence[WrittenWord], read: Sequence[str]) -> list[int]:
     """Return the owners of the words of one reading: its displayed words, or else the word before."""
-    assert part.reading is not None
-    first, last = part.shown, part.shown + len(part.reading.shown)
+    last = first + len(reads_as)
     ours = [index for index, word in enumerate(shown) if word.first < last and word.last > first]
     if len(ours) < 2:
         before = bisect_right([word.first for word in shown], first) - 1

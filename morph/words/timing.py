@@ -7,7 +7,7 @@ that is spoken as several has the time of all of them; one that is not spoken ha
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..options import FRAME_RATE
 from ..text.pronunciation import Reading
 from .match import owners
 from .path import WIDEST
-from .readings import find_read_words
+from .readings import ReadWords, find_read_words
 from .written import WrittenWord, find_words, said_span
 
 # Shorter quiet may be that before a t or a k. Of 0.12 to 0.2 s and none, this gave the best times on 102 lines of the
@@ -53,13 +53,6 @@ class PiecePath:
     start_s: float = 0.0  # first frame's time in the line's sound; below 0 if silence was cut
     quiet: tuple[Times, ...] = ()  # intervals in order, in seconds from its first frame
 
-    def __post_init__(self) -> None:
-        if any(one > other for one, other in pairwise((-1, *self.path, len(self.tokens) - 1))):
-            raise ValueError(
-                f"the path through {self.text[:40]!r} goes back, or beyond its {len(self.tokens)} tokens: "
-                "give one token for each frame, in order"
-            )
-
 
 def line_words(
     text: str,
@@ -69,42 +62,28 @@ def line_words(
     readings: Sequence[Reading] = (),
 ) -> tuple[WordTime, ...]:
     """Return the words of a line of ``seconds`` in order, with times that do not overlap; see ``AlignmentHead``."""
-    written, whole = match_words(text, pieces, lead_s, readings=readings)
-    times = _in_order(whole, seconds)
-    return tuple(
-        WordTime(word.text, start, end, word.first, word.last)
-        for word, (start, end) in zip(written, times, strict=True)
-    )
+    return _placed(*match_words(text, pieces, lead_s, readings), seconds)
 
 
 def match_words(
     text: str,
     pieces: Sequence[PiecePath],
     lead_s: float,
-    goes_on: bool = False,
     readings: Sequence[Reading] = (),
+    goes_on: bool = False,
 ) -> tuple[list[WrittenWord], list[Times | None]]:
-    """Return the words of a text, and their times by the paths alone, or None for unspoken ones."""
-    # ``goes_on``: the text may go on after the pieces.
+    """Return the words of a text, and their times by the paths alone, or None for unspoken ones.
+
+    ``goes_on``: the text may go on after the pieces.
+    """
     spoken = [word.text for piece in pieces for word in find_words(piece.text)]
-    said = [times for piece in pieces for times in _piece_times(piece, lead_s)]
-    if not readings:
-        written = find_words(text)
-        own = owners([word.text for word in written], spoken, goes_on)
-    else:
-        words = find_read_words(text, readings)
-        if not (written := words.written):  # signs alone, which are read as words
-            return [], []
-        own = [words.owners[index] for index in owners([word.text for word in words.read], spoken, goes_on)]
-    return written, _joined(len(written), own, said)
-
-
-def _joined(count: int, own: Sequence[int], said: Sequence[Times]) -> list[Times | None]:
-    whole: list[Times | None] = [None] * count
-    for index, (start, end) in zip(own, said, strict=True):
-        before = whole[index]
-        whole[index] = (start, end) if before is None else (before[0], max(before[1], end))
-    return whole
+    words = find_read_words(text, readings)
+    if not words.written:
+        return [], []
+    own = [words.owners[index] for index in owners([word.text for word in words.read], spoken, goes_on)]
+    return words.written, _joined(
+        words, own, [times for piece in pieces for times in _piece_times(piece, lead_s)]
+    )
 
 
 def shown_words(text: str, readings: Sequence[Reading], said: Sequence[WordTime]) -> tuple[WordTime, ...]:
@@ -116,11 +95,33 @@ def shown_words(text: str, readings: Sequence[Reading], said: Sequence[WordTime]
         return ()
     firsts = [word.first for word in words.read]
     own = [words.owners[max(0, bisect_right(firsts, word.first_char) - 1)] for word in said]
-    whole = _joined(len(words.written), own, [(word.start_s, word.end_s) for word in said])
-    times = _in_order(whole, said[-1].end_s)
+    times = _joined(words, own, [(word.start_s, word.end_s) for word in said])
+    return _placed(words.written, times, said[-1].end_s)
+
+
+def _joined(words: ReadWords, own: Sequence[int], said: Sequence[Times]) -> list[Times | None]:
+    whole: list[Times | None] = [None] * len(words.written)
+    for index, (start, end) in zip(own, said, strict=True):
+        before = whole[index]
+        whole[index] = (start, end) if before is None else (before[0], max(before[1], end))
+    return whole
+
+
+def _placed(
+    words: Sequence[WrittenWord], times: Sequence[Times | None], seconds: float
+) -> tuple[WordTime, ...]:
+    """Return words within a line's sound whose times do not go back or overlap; unspoken ones have no length."""
+    starts: list[float] = []
+    ends: list[float] = []
+    for own in times:
+        unspoken = ends[-1] if ends else next((one[0] for one in times if one is not None), 0.0)
+        start, end = own or (unspoken, unspoken)
+        starts.append(min(max(start, *starts[-1:], 0.0), seconds))
+        ends.append(min(max(starts[-1], end), seconds))
+    ends = list(map(min, ends, [*starts[1:], seconds]))
     return tuple(
         WordTime(word.text, start, end, word.first, word.last)
-        for word, (start, end) in zip(words.written, times, strict=True)
+        for word, start, end in zip(words, starts, ends, strict=True)
     )
 
 
@@ -149,7 +150,7 @@ def _char_times(piece: PiecePath) -> tuple[list[float], list[float]]:
             if starts[index] < 0:  # a rare character may be several tokens
                 starts[index] = begin + (end - begin) * number / len(chars)
             ends[index] = begin + (end - begin) * (number + 1) / len(chars)
-    return _filled(starts), _filled(ends)
+    return [*accumulate(starts, max, initial=0.0)][1:], [*accumulate(ends, max, initial=0.0)][1:]
 
 
 def _token_edges(path: Sequence[int], count: int) -> np.ndarray:
@@ -157,23 +158,12 @@ def _token_edges(path: Sequence[int], count: int) -> np.ndarray:
     # A token that the path skips was spoken within a frame: it gets a part of its neighbours.
     edges = np.searchsorted(np.asarray(path, dtype=np.int64), np.arange(count + 1)).astype(np.float64)
     frames = np.diff(edges)
+    lent = np.minimum(0.5, frames / 4)
     for before, after in pairwise(np.flatnonzero(frames).tolist()):
         if 1 < after - before <= WIDEST:
-            begin, end = edges[before + 1] - _lent(frames[before]), edges[after] + _lent(frames[after])
+            begin, end = edges[before + 1] - lent[before], edges[after] + lent[after]
             edges[before + 1 : after + 1] = np.linspace(begin, end, after - before)
     return edges
-
-
-def _lent(frames: float) -> float:
-    return min(0.5, frames / 4)
-
-
-def _filled(times: Iterable[float]) -> list[float]:
-    filled, last = [], 0.0
-    for time in times:
-        last = max(last, time)
-        filled.append(last)
-    return filled
 
 
 def without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
@@ -189,26 +179,6 @@ def without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
         elif before > 0 and (behind <= 0 or is_long):
             end = first
     return start, end
-
-
-def _in_order(times: Sequence[Times | None], seconds: float) -> list[Times]:
-    """Return times within a line's sound that do not go back or overlap; missing ones have no length."""
-    placed: list[Times] = []
-    for index, own in enumerate(times):
-        if own is None:
-            following = next((one[0] for one in times[index:] if one is not None), 0.0)
-            start = end = placed[-1][1] if placed else following
-        else:
-            start, end = own
-        start = min(max(start, placed[-1][0] if placed else 0.0), seconds)
-        if placed:
-            placed[-1] = (placed[-1][0], min(placed[-1][1], start))
-        placed.append((start, min(max(start, end), seconds)))
-    return placed
-
-
-def shift_words(words: Iterable[WordTime], by_s: float) -> tuple[WordTime, ...]:
-    return tuple(replace(word, start_s=word.start_s + by_s, end_s=word.end_s + by_s) for word in words)
 
 
 def read_words(rows: Iterable[Sequence[Any]]) -> tuple[WordTime, ...]:

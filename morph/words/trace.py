@@ -17,12 +17,6 @@ MOST_TOKENS = 1 << 24
 SHARES, SHARE_DIGITS = ("weights", "mass"), 5
 
 
-def frame_of(numbers: np.ndarray) -> tuple[int, float]:
-    """Return token and weight of one frame from an engine's report, int64 ``[REPORTED]``."""
-    token, weight, _ = numbers.tolist()
-    return (token - 1 if token > 0 else NO_TOKEN), weight / SCALE
-
-
 @dataclass(frozen=True, eq=False)
 class Trace:
     """The text tokens of a piece's T frames."""
@@ -30,9 +24,6 @@ class Trace:
     tokens: np.ndarray  # int32 [T], with the most weight; NO_TOKEN before the first
     weights: np.ndarray  # float32 [T], the head's attention to it: all positions share 1, so it may be small
     mass: np.ndarray  # float32 [T], the attention to all tokens of the text
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
     @classmethod
     def from_numbers(cls, numbers: np.ndarray) -> Trace | None:
@@ -66,14 +57,5 @@ class Trace:
             raise ValueError("a share of a trace is out of range")
         return cls(tokens.astype(np.int32), weights, mass)
 
-    def part(self, begin: int = 0, end: int | None = None) -> Trace:
-        frames = slice(begin, end)
-        return Trace(self.tokens[frames], self.weights[frames], self.mass[frames])
-
-    @classmethod
-    def join(cls, parts: Sequence[Trace]) -> Trace:
-        return cls(
-            np.concatenate([one.tokens for one in parts]),
-            np.concatenate([one.weights for one in parts]),
-            np.concatenate([one.mass for one in parts]),
-        )
+    def begin(self, frames: int) -> Trace:
+        return Trace(self.tokens[:frames], self.weights[:frames], self.mass[:frames])

@@ -79,7 +79,7 @@ SHAPE, KNOWN = TalkerShape(64, 3, 4), TalkerShape(1024, 28, 16)
 
 def test_the_alignment_head_is_the_profiles_else_that_of_the_shape(tmp_path):
     assert read_alignment(tmp_path, SHAPE) is None
-    assert read_alignment(written(tmp_path, "{}"), KNOWN) == AlignmentHead(6, 5, is_tried=False)
+    assert read_alignment(written(tmp_path, "{}"), KNOWN) == AlignmentHead(6, 5)
     written(tmp_path, '{"longest_piece": 120, "alignment": {"layer": 2, "head": 3, "lead_ms": -40}}')
     assert read_alignment(tmp_path, SHAPE) == AlignmentHead(2, 3, -0.04)
     assert read_profile(tmp_path) == TextProfile(120)

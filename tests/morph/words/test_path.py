@@ -1,11 +1,20 @@
 """The path of a line through its text tokens."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 from qwen3_tts_morph.morph.words.path import Path, token_path
+from qwen3_tts_morph.morph.words.trace import Trace
+
+
+def trace(tokens: Sequence[int], weights: Sequence[float] = ()) -> Trace:
+    shares = np.array(weights or [1.0] * len(tokens), np.float32)
+    return Trace(np.array(tokens, np.int32), shares, shares)
 
 
 def sure(*tokens: int) -> list[int]:
-    return token_path(tokens, [1.0] * len(tokens), 20)
+    return token_path(trace(tokens), 20)
 
 
 def test_a_line_that_is_said_in_order_is_its_own_path() -> None:
@@ -27,17 +36,17 @@ def test_words_that_are_left_out_have_no_frame() -> None:
 
 
 def test_weights_decide_where_frames_disagree() -> None:
-    assert token_path([0, 1, 9, 1, 2], [1, 1, 0.2, 0.9, 1], 10) == [0, 1, 1, 1, 2]
+    assert token_path(trace([0, 1, 9, 1, 2], [1, 1, 0.2, 0.9, 1]), 10) == [0, 1, 1, 1, 2]
 
 
 def test_frames_that_see_no_token_stay() -> None:
-    assert token_path([-1, 0, 1, -1, 2], [0.0, 1, 1, 0.0, 1], 3)[1:] == [0, 1, 1, 2]
+    assert token_path(trace([-1, 0, 1, -1, 2]), 3)[1:] == [0, 1, 1, 2]
 
 
 def test_the_path_is_known_while_more_text_comes() -> None:
     path = Path()
     for count, token in enumerate([0, 1, 2, 3], 1):
-        path.take([token], [1.0])
+        path.take(trace([token]))
         assert path.tokens() == list(range(count))
 
 
@@ -47,18 +56,16 @@ def test_it_does_not_matter_how_many_frames_come_at_a_time(portion: int) -> None
     weights = [0.9, 0.5, 0.7, 0.0, 0.2, 0.5, 1.0, 0.8, 1.0, 1.0, 0.4, 0.3, 0.6, 0.2]
     path, whole = Path(), Path()
     for begin in range(0, len(tokens), portion):
-        path.take(tokens[begin : begin + portion], weights[begin : begin + portion])
-    whole.take(tokens, weights)
+        path.take(trace(tokens[begin : begin + portion], weights[begin : begin + portion]))
+    whole.take(trace(tokens, weights))
     assert path.tokens() == whole.tokens()
     assert path.tokens()[8:10] == [12, 12]
 
 
 def test_a_line_without_frames_has_no_path() -> None:
-    assert token_path([], [], 3) == []
+    assert token_path(trace([]), 3) == []
 
 
 def test_the_trace_of_another_text_is_refused() -> None:
     with pytest.raises(ValueError, match="token 3 is looked at in a text of 3"):
-        token_path([0, 3], [1, 1], 3)
-    with pytest.raises(ValueError, match="2 tokens and 1 weights"):
-        token_path([0, 1], [1], 3)
+        token_path(trace([0, 3]), 3)
