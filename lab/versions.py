@@ -8,16 +8,17 @@ import platform
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.batch import key
-from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.pieces import LineCutter
-from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.morph.speech.pieces import LinePieces
 from qwen3_tts_morph.morph.text.other_numbers import LANGUAGES
+from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from pack import ROOT
@@ -60,14 +61,16 @@ def texts_now() -> dict[str, str]:
 
 
 def pieces_of(text: str, language: str = "en") -> str:
-    line, normalizer = Line(text, Voice("design", "0b6", instruct="calm")), Normalizer(language)
+    line = Line(text, Voice("design", "0b6", instruct="calm"))
+    model: Any = SimpleNamespace(profile=TextProfile(normalize=language), sampling=Sampling())
+    builder: Any = SimpleNamespace(model=model)
     said = []
-    for cutter in (LineCutter(line, limit) for limit in LIMITS):
-        pieces = list(cutter.cut(text, normalizer))
-        after_s = [0.0] * (len(pieces) - 1) + [cutter.silence] * bool(pieces)
-        said.append(
-            [(one.text, one.seed, one.pause_s, after) for one, after in zip(pieces, after_s, strict=True)]
-        )
+    for limit in LIMITS:
+        parts = LinePieces(line, FIVE, builder)
+        parts.limit = limit
+        pieces = list(parts.split(text, parts.normalizer))
+        parts.end_text(pieces)
+        said.append([(one.text, one.seed, one.pause_s, one.after_s) for one in pieces])
     return sha256(repr(said).encode()).hexdigest()[:12]
 
 

@@ -1,1 +1,1 @@
-"""What is spoken, before and after the engine: lines, pieces, takes and reports."""
+"""Lines, before and after the engine: pieces, takes and reports."""

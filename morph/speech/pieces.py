@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, count
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Piece:
     stride: int = 1  # from a take's seed to the next take's
     pause_s: float = 0.0  # seconds of silence before it
     after_s: float = 0.0  # and after it; only for a line's last piece
-    made: Prompt | None = None  # None until it is built
+    prompt: Prompt = field(init=False, repr=False)  # since it was added to its line
     take: Take | None = None  # the best so far
     # The take in progress
     frames: LineFrames = field(default_factory=LineFrames)
@@ -44,11 +44,6 @@ class Piece:
     waves: list[np.ndarray] = field(default_factory=list)
     decoded: int = 0  # frames with samples in ``waves``
     silence: int = 0  # samples before the piece that have not been sent
-
-    @property
-    def prompt(self) -> Prompt:
-        assert self.made is not None
-        return self.made
 
     @property
     def waiting(self) -> int:
@@ -59,10 +54,10 @@ class Piece:
 
     def end_take(self) -> tuple[Decoded, np.ndarray]:
         """Return the take in progress and its samples, and forget it."""
-        made = self.frames.decoded(str(self.ended))
+        decoded = self.frames.decoded(str(self.ended))
         wave = concatenate(self.waves)
         self.frames, self.ended, self.waves, self.decoded = LineFrames(), None, [], 0
-        return made, wave
+        return decoded, wave
 
 
 def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
@@ -71,80 +66,119 @@ def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate([NO_SAMPLES, *parts])
 
 
-@dataclass
 class LinePieces:
     """The pieces of one line, as far as they are known. Use it with the model held (``Synthesizer.session``).
 
-    ``limit`` is the longest piece in characters, 0 for any. ``said``, ``readings`` and a late text are set at its
-    end.
+    ``limit`` is the longest piece in characters, 0 for any; ``silence`` the seconds of silence before the next piece.
+    A late text is set at its end. ``is_literal``: it is spoken as it is written.
     """
 
-    line: Line
-    options: GenerateOptions
-    builder: PromptBuilder
-    pieces: list[Piece] = field(default_factory=list)
-    said: NormalizedText = field(default_factory=lambda: NormalizedText(""))
-    readings: tuple[Reading, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.model = self.builder.model
-        self.normalizer = normalizer_of(self.model, self.options)
-        self.sampling = self.options.sampling or self.model.sampling
-        self.limit = piece_limit(self.model, self.options)
-        self.cutter = LineCutter(self.line, self.limit)
+    def __init__(self, line: Line, options: GenerateOptions, builder: PromptBuilder):
+        self.line, self.options, self.builder, self.model = line, options, builder, builder.model
+        self.pieces: list[Piece] = []
+        self.normalizer = normalizer_of(self.model, options)
+        self.sampling = options.sampling or self.model.sampling
+        self.limit = piece_limit(self.model, options)
+        self.is_literal = False
+        self.silence = 0.0
+        self._numbers = count()  # of split pieces
+        self._written: list[str] = []  # the parts between pauses, as they are read
+        self._spoken: list[NormalizedText] = []
+        self._unread = 0  # parts of the text so far that are not all normalized
 
     def cut(self) -> None:
         """Add all pieces of a complete text within the line's limit; ValueError for what only a prompt shows."""
-        pieces = list(self.cutter.cut(str(self.line.text), self.normalizer))
+        pieces = list(self.split(str(self.line.text), self.normalizer))
         self.end_text(pieces)
-        for piece in _within_reach(pieces, self.sampling.line_frames):
+        for piece in self._reachable(pieces):
             self.add(piece)
 
+    def split(self, text: str, normalizer: Normalizer) -> Iterator[Piece]:
+        """Yield the pieces of the next text, each before the rest is normalized. Pieces do not cross its end."""
+        paused = read_pauses(self.line.as_read(text))
+        self._unread = len(paused.parts)
+        for part, pause_s in zip(paused.parts, paused.pauses_s, strict=False):
+            self.silence += pause_s
+            for words in split_arriving(self._write_out(part, normalizer), self.limit):
+                if any(char.isalnum() for char in words):
+                    number, before_s, self.silence = next(self._numbers), self.silence, 0.0
+                    yield Piece(normalizer.close(words), self.line.seed + number, number + 1, before_s)
+        self.silence += paused.pauses_s[-1]
+
+    def _write_out(self, part: str, normalizer: Normalizer) -> Iterator[tuple[str, bool]]:
+        self._written.append(part)
+        for said in normalizer.parts(part, self.line.language):
+            self._spoken.append(said)
+            yield said.text, said.ends
+        self._unread -= 1
+
     def end_text(self, pieces: Sequence[Piece]) -> None:
-        """Note that the text is over; ``pieces``: all of it, on which later takes' seeds depend, or none if cut off."""
+        """Note that these are all pieces of the text: the seeds of later takes depend on their number."""
         for piece in pieces:
             piece.stride = len(pieces)
         if pieces:
-            pieces[-1].after_s = self.cutter.silence
-        text = str(self.line.text)
-        self.readings, self.said = self.line.find_readings(text), self.cutter.said(text)
+            pieces[-1].after_s = self.silence
 
     def drop_unreachable(self) -> None:
         """Drop the pieces beyond the line's limit, when all have been added."""
-        self.pieces = _within_reach(self.pieces, self.sampling.line_frames)
+        self.pieces = self._reachable(self.pieces)
 
-    def add(self, piece: Piece) -> None:
-        if piece.made is None:
-            piece.made = build_piece(self.builder, self.line, piece.text)
+    def _reachable(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces that can begin before the line's limit, however fast the ones before are spoken."""
+        most = self.sampling.line_frames
+        if most is None or len(pieces) == 1:  # nearly all lines: keep the first audio fast
+            return list(pieces)
+        begins = accumulate((shortest_frames(piece.text) for piece in pieces), initial=0)
+        return [piece for piece, begin in zip(pieces, begins, strict=False) if begin <= most]
+
+    def add(self, piece: Piece, prompt: Prompt | None = None) -> None:
+        """Add a piece, with its prompt if it is not that of the piece's text."""
+        piece.prompt = prompt or build_piece(self.builder, self.line, piece.text)
         self.pieces.append(piece)
 
     def request(self, piece: Piece, take: int = 1) -> LineRequest:
         guard = guard_line(piece.prompt, self.options, self.sampling)
-        return LineRequest(
-            piece.prompt, guard, next_seed(piece.seed, piece.stride, take - 1), None, self.sampling
-        )
+        seed = next_seed(piece.seed, piece.stride, take - 1)
+        return LineRequest(piece.prompt, guard, seed, None, self.sampling)
 
     def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
         """Return a take of a piece with how it ended, and its wrong words if that is all."""
-        ended = judge_end(piece.text, decoded, wave, self.model.sample_rate)
+        ended, wrong = judge_end(piece.text, decoded, wave, self.model.sample_rate), ""
         if ended == ENDS[0] and self.line.voice.kind == "icl" and begins_elsewhere(decoded, wave):
             ended = ECHO
-        if self.options.wrong_words == IGNORE or ended not in (ENDS[0], WORDS):
-            return Take(decoded, wave, ended, number)
-        wrong = wrong_words(self.model, piece.text, decoded)
+        if self.options.wrong_words != IGNORE and ended in (ENDS[0], WORDS):
+            wrong = wrong_words(self.model, piece.text, decoded)
         return Take(decoded, wave, WORDS if wrong else ended, number, wrong)
 
     def wrong(self) -> list[Piece]:
-        """Return the pieces that went wrong and that another seed may mend, unless the line's limit cuts them off."""
-        takes = [(piece, piece.take) for piece in self.pieces if piece.take is not None]
-        counts = [len(take.decoded.codes) for _, take in takes]
-        most, ends = self.sampling.line_frames or math.inf, accumulate(counts)
+        """Return the failed pieces that another seed may mend, unless the line's limit cuts them off."""
         policy = RetryPolicy(self.options.retries, self.sampling.max_frames)
-        return [
-            piece
-            for (piece, take), count, end in zip(takes, counts, ends, strict=True)
-            if end < most and policy.is_wrong(take.ended, count)
-        ]
+        left, wrong = self.sampling.line_frames or math.inf, []
+        for piece in self.pieces:
+            frames = 0 if piece.take is None else len(piece.take.decoded.codes)
+            left -= frames
+            if piece.take is not None and left > 0 and policy.is_wrong(piece.take.ended, frames):
+                wrong.append(piece)
+        return wrong
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The parts of the text that are read as something else."""
+        return () if self.is_literal else self.line.find_readings(str(self.line.text))
+
+    @property
+    def normalized(self) -> NormalizedText:
+        """The text as spoken, as far as it is normalized; without pauses if no word differs."""
+        text, said = str(self.line.text), join_normalized(self._spoken)
+        if self.is_literal:
+            return NormalizedText(text)
+        if self._unread:
+            return said
+        if said.text.split() == " ".join(self._written).split():
+            # Not ``as_read``: each sentence of a late text may keep its limit, where all together do not.
+            read = replaced(text, self.readings, [one.read for one in self.readings])
+            said = replace(said, text=without_pauses(read))
+        return replace(said, notes=(*said.notes, *mark_notes(text)))
 
     @property
     def text_tokens(self) -> int:
@@ -153,64 +187,6 @@ class LinePieces:
 
 def expected_of(pieces: Sequence[Piece]) -> int:
     return sum(expected_frames(piece.prompt.text_tokens) for piece in pieces)
-
-
-class LineCutter:
-    """Cuts the text of a line, complete or sentence by sentence, into pieces of at most ``limit`` characters.
-
-    Piece k has the line's seed plus k. ``silence`` is the seconds of silence before the next piece. ``unread``: parts
-    of the text so far that are not all normalized.
-    """
-
-    def __init__(self, line: Line, limit: int):
-        self._line, self._limit = line, limit
-        self._pieces = 0
-        self._written: list[str] = []  # the parts between pauses, as they are read
-        self._said: list[NormalizedText] = []
-        self.unread = 0
-        self.silence = 0.0
-
-    def cut(self, text: str, normalizer: Normalizer) -> Iterator[Piece]:
-        """Yield the pieces of the next text, each before the rest is normalized. Pieces do not cross its end."""
-        paused = read_pauses(self._line.as_read(text))
-        self.unread = len(paused.parts)
-        for part, pause_s in zip(paused.parts, paused.pauses_s, strict=False):
-            self.silence += pause_s
-            for words in split_arriving(self._write_out(part, normalizer), self._limit):
-                if any(char.isalnum() for char in words):
-                    seed, stride = self._line.seed + self._pieces, self._pieces + 1
-                    piece = Piece(normalizer.close(words), seed, stride, self.silence)
-                    self._pieces, self.silence = stride, 0.0
-                    yield piece
-        self.silence += paused.pauses_s[-1]
-
-    def _write_out(self, part: str, normalizer: Normalizer) -> Iterator[tuple[str, bool]]:
-        self._written.append(part)
-        for said in normalizer.parts(part, self._line.language):
-            self._said.append(said)
-            yield said.text, said.ends
-        self.unread -= 1
-
-    def said(self, text: str) -> NormalizedText:
-        """Return the line's ``text`` as spoken, as far as it is normalized; without pauses if no word differs."""
-        said = join_normalized(self._said)
-        if self.unread:
-            return said
-        if said.text.split() == " ".join(self._written).split():
-            # Not ``as_read``: each sentence of a late text may keep its limit, where all together do not.
-            readings = self._line.find_readings(text)
-            said = replace(
-                said, text=without_pauses(replaced(text, readings, [one.read for one in readings]))
-            )
-        return replace(said, notes=(*said.notes, *mark_notes(text)))
-
-
-def _within_reach(pieces: Sequence[Piece], most: int | None) -> list[Piece]:
-    """Return the pieces that can begin before the line's limit, however fast the ones before are spoken."""
-    if most is None or len(pieces) == 1:  # nearly all lines: keep the first audio fast
-        return list(pieces)
-    begins = accumulate((shortest_frames(piece.text) for piece in pieces), initial=0)
-    return [piece for piece, begin in zip(pieces, begins, strict=False) if begin <= most]
 
 
 def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
@@ -222,10 +198,9 @@ def build_piece(builder: PromptBuilder, line: Line, text: str) -> Prompt:
 
 
 def guard_line(prompt: Prompt, options: GenerateOptions, sampling: Sampling) -> Guard:
-    """Return a piece's guard: the sampling's cap, and with ``options.guard`` the text's and the loop detector."""
-    if not options.guard:
-        return Guard(sampling.max_frames, detect_loops=False)
-    return Guard(min(sampling.max_frames, longest_frames(prompt.text_tokens)))
+    """Return a piece's limits: the sampling's cap, and with ``options.guard`` the text's and the loop detector."""
+    text_limit = longest_frames(prompt.text_tokens) if options.guard else sampling.max_frames
+    return Guard(min(sampling.max_frames, text_limit), detect_loops=options.guard)
 
 
 def normalizer_of(model: Model, options: GenerateOptions) -> Normalizer:

@@ -1,4 +1,4 @@
-"""The report of lines for people: what went wrong, length and speed, and how they were made."""
+"""The report of lines for people: failures, length and speed, and settings."""
 
 from __future__ import annotations
 
@@ -41,14 +41,10 @@ def describe(model: Model, spoken: Sequence[Spoken], options: GenerateOptions, e
     """
     tail = model.tails(options.tail).get(options.seq_groups)
     groups = describe_groups(options, tail, model.weights)
-    return compose(spoken, elapsed_s, [groups, *engines_of(spoken), model.summary(), *devices_of(spoken)])
-
-
-def devices_of(spoken: Sequence[Spoken]) -> list[str]:
-    """Return the lines per device as one setting; nothing for a single device."""
     counts = Counter(one.report.device for one in spoken if one.report.device)
-    said = ", ".join(f"{_count(counts[name])} on {name}" for name in sorted(counts))
-    return [f"devices: {said}"] if said else []
+    said = ", ".join(f"{_count(lines)} on {name}" for name, lines in sorted(counts.items()))
+    devices = [f"devices: {said}"] if said else []
+    return compose(spoken, elapsed_s, [groups, *engines_of(spoken), model.summary(), *devices])
 
 
 def _count(lines: int) -> str:
@@ -61,7 +57,13 @@ def engines_of(spoken: Sequence[Spoken]) -> list[str]:
 
 def compose(spoken: Sequence[Spoken], elapsed_s: float, settings: Sequence[str]) -> str:
     """Return a report (see ``describe``) whose last paragraph is ``settings``, one per line."""
-    rows = [f"{number}. {_row(one)}" for number, one in _once(numbered(spoken))]
+    lines, first = numbered(spoken), dict[str, int]()
+    rows = []
+    for number, one in lines:
+        # Each error once: later lines with it refer to the first.
+        known = first.setdefault(one.error, number) if one.error else number
+        row = _row(one if known == number else replace(one, error=f"as line {known}"))
+        rows.append(f"{number}. {row}")
     blocks = [outcome(spoken, elapsed_s), "\n".join(rows), "\n".join(f"- {setting}" for setting in settings)]
     return "\n\n".join(blocks)
 
@@ -78,7 +80,11 @@ def outcome(spoken: Sequence[Spoken], elapsed_s: float) -> str:
         said = ["Complete." if len(reports) == 1 else f"All {len(reports)} lines complete."]
     if retaken := sum(one.takes > 1 for one in reports):
         said.append(f"{retaken} of {len(reports)} spoken again with another seed: see below.")
-    return "\n".join([*said, *_transcripts(reports), *_from_before(reports), _speed(reports, elapsed_s)])
+    said += _transcripts(reports)
+    if reused := sum(one.from_before for one in reports):
+        which = "Reused" if len(reports) == 1 else f"{reused} of {len(reports)} lines reused"
+        said.append(f"{which} from an earlier run.")
+    return "\n".join([*said, _speed(reports, elapsed_s)])
 
 
 def numbered(spoken: Sequence[Spoken]) -> list[tuple[int, LineReport]]:
@@ -87,32 +93,22 @@ def numbered(spoken: Sequence[Spoken]) -> list[tuple[int, LineReport]]:
 
 
 def _trouble(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
-    wrong = [(number, one) for number, one in reports if one.ended in TROUBLE]
-    if not wrong:
-        return []
-    if len(reports) == 1:
-        return [f"The line {_ending(wrong[0][1])}."]
     kinds: dict[object, list[tuple[int, LineReport]]] = {}
-    for number, one in wrong:
-        kinds.setdefault(one.error or id(one), []).append((number, one))
+    for number, one in reports:
+        if one.ended in TROUBLE:
+            kinds.setdefault(one.error or id(one), []).append((number, one))
     shown = [
-        f"Line {number} ({_short(one.text)}){f' and {_count(len(same))} more' * bool(same)} {_ending(one)}."
+        f"{_which(number, one, reports)}{f' and {_count(len(same))} more' * bool(same)} {_ending(one)}."
         for (number, one), *same in kinds.values()
     ]
     if len(shown) > SHOWN_WRONG:
         shown[SHOWN_WRONG:] = [f"And {len(shown) - SHOWN_WRONG} more: see below."]
-    return [f"{len(wrong)} of {len(reports)} lines went wrong.", *shown]
+    wrong = sum(map(len, kinds.values()))
+    return [f"{wrong} of {len(reports)} lines went wrong.", *shown] if shown and len(reports) > 1 else shown
 
 
-def _once(reports: Sequence[tuple[int, LineReport]]) -> list[tuple[int, LineReport]]:
-    """Return reports that state each error once: later lines with it refer to the first."""
-    first = {one.error: number for number, one in reversed(reports)}
-    return [
-        (number, one)
-        if not one.error or first[one.error] == number
-        else (number, replace(one, error=f"as line {first[one.error]}"))
-        for number, one in reports
-    ]
+def _which(number: int, report: LineReport, reports: Sequence[object]) -> str:
+    return "The line" if len(reports) == 1 else f"Line {number} ({_short(report.text)})"
 
 
 def _ending(report: LineReport) -> str:
@@ -124,8 +120,8 @@ def _mismatched(reports: Sequence[tuple[int, LineReport]]) -> list[str]:
     said = []
     for number, one in reports:
         if one.heard is not None and not one.heard.passed:
-            which = "The line" if len(reports) == 1 else f"Line {number} ({_short(one.text)})"
             takes = f" in the best of {one.heard.takes} takes" if one.heard.takes > 1 else ""
+            which = _which(number, one, reports)
             said.append(f"{which} DOES NOT MATCH ITS TEXT: heard {_in_words(one.heard)}{takes}.")
     return said
 
@@ -141,54 +137,40 @@ def _in_words(said: Transcript) -> str:
     return f"{_short(said.text, LONGEST_SPOKEN)}, {said.errors} of {said.words} words wrong ({said.rate:.0%})"
 
 
-def _from_before(reports: Sequence[LineReport]) -> list[str]:
-    count = sum(one.from_before for one in reports)
-    if not count:
-        return []
-    which = "Reused" if len(reports) == 1 else f"{count} of {len(reports)} lines reused"
-    return [f"{which} from an earlier run."]
-
-
 def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
-    made = [one for one in reports if not one.from_before and one.frames]
-    made_s = sum(one.seconds for one in made)
     before_s = sum(one.seconds for one in reports if one.from_before)
-    if not made:
-        return (
-            f"{before_s:.2f} s of audio, none of it made now ({elapsed_s:.2f} s)."
-            if before_s
-            else f"No audio in {elapsed_s:.2f} s."
-        )
-    before = f"{before_s:.2f} s of audio reused, " if before_s else ""
-    times = f"{made_s / elapsed_s:.1f}" if elapsed_s else "many"
-    return f"{before}{made_s:.2f} s of audio in {elapsed_s:.2f} s: {times} times real time."
+    made = [one.seconds for one in reports if not one.from_before and one.frames]
+    if made:
+        before = f"{before_s:.2f} s of audio reused, " if before_s else ""
+        times = f"{sum(made) / elapsed_s:.1f}" if elapsed_s else "many"
+        return f"{before}{sum(made):.2f} s of audio in {elapsed_s:.2f} s: {times} times real time."
+    if before_s:
+        return f"{before_s:.2f} s of audio, none of it made now ({elapsed_s:.2f} s)."
+    return f"No audio in {elapsed_s:.2f} s."
 
 
 def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
     """Return SEQ_GROUPS in words, the source of the groups above it, and the effect of INT8 weights."""
-    int8 = weights == "int8"
+    is_int8 = weights == "int8"
     if options.seq_groups == PREDICTED_GROUPS:
-        but = " but for its int8 weights" if int8 else ""
-        return f"SEQ_GROUPS {options.seq_groups} (exact{but})"
+        return f"SEQ_GROUPS {options.seq_groups} (exact{' but for its int8 weights' * is_int8})"
     heads = "stock heads" if tail is None else tail.describe()
-    approximate = "; int8 weights, which are approximate at 15 too" if int8 else ""
-    return (
-        f"SEQ_GROUPS {options.seq_groups} (approximate: groups above it come from the crossbar; "
-        f"{heads}{approximate})"
-    )
+    int8 = "; int8 weights, which are approximate at 15 too" * is_int8
+    return f"SEQ_GROUPS {options.seq_groups} (approximate: groups above it come from the crossbar; {heads}{int8})"
 
 
 def _row(report: LineReport) -> str:
-    name = f"{report.name}: " if report.name else ""
-    pieces = f" in {report.pieces} pieces" if report.pieces > 1 else ""
-    takes = f" at take {report.takes}" if report.takes > 1 else ""
-    spoken = f", spoken as {_short(report.spoken, LONGEST_SPOKEN)}" if report.spoken else ""
-    replaced = f", {describe_readings(report.readings)}" if report.readings else ""
-    length = f"{report.seconds:.2f} s{pieces}"
-    before = ", reused" if report.from_before else ""
-    words = f", heard as {_in_words(report.heard)}" if report.heard is not None else ""
-    device = f", on {report.device}" if report.device else ""
-    return f"{name}{_short(report.text)}: {_ending(report)}{takes}{before}, {length}{replaced}{spoken}{words}{device}"
+    facts = [
+        _ending(report) + f" at take {report.takes}" * (report.takes > 1),
+        "reused" * report.from_before,
+        f"{report.seconds:.2f} s" + f" in {report.pieces} pieces" * (report.pieces > 1),
+        describe_readings(report.readings),
+        f"spoken as {_short(report.spoken, LONGEST_SPOKEN)}" * bool(report.spoken),
+        "" if report.heard is None else f"heard as {_in_words(report.heard)}",
+        f"on {report.device}" * bool(report.device),
+    ]
+    name = f"{report.name}: " * bool(report.name)
+    return f"{name}{_short(report.text)}: {', '.join(filter(None, facts))}"
 
 
 def _short(text: str, longest: int = LONGEST_SHOWN) -> str:

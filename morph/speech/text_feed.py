@@ -14,8 +14,7 @@ import torch
 from ..decode.request import Guard, LatePart
 from ..model.tokens import IncrementalTokenizer
 from ..text.duration import minimum_frames
-from ..text.normalize import NormalizedText
-from ..voice.prompt import Prompt, check_context
+from ..voice.prompt import check_context
 from .pieces import LinePieces, Piece, build_piece, guard_line
 from .text_reader import LONGEST_WORD, TextReader
 
@@ -40,9 +39,9 @@ class TextFeed:
         # The normalizer reads this event. A reference to the text would form a cycle and leave each line to the garbage
         # collector, which stops all threads.
         self._done = threading.Event()
+        self._pace = Pace(self._done)
         self.error: BaseException | None = None
         self._cuts: Iterator[Piece] | None = None
-        self._pace: Pace | None = None
         self._next: Future[Piece | None] | None = None  # of a text with figures
 
     @property
@@ -71,38 +70,35 @@ class TextFeed:
         for _ in range(MOST_STEPS):
             if self.done or not self.has_news:
                 return
-            if self._cuts is None:
-                self._begin(self._reader.take())
-            elif (piece := self._next_piece(self._cuts)) is not None:
-                self._parts.add(piece)
-                return
+            if self._cuts is not None:
+                if (piece := self._next_piece(self._cuts)) is not None:
+                    self._parts.add(piece)
+                    return
+            elif (text := self._reader.take()) is not None:
+                self._begin(text)
+            else:
+                self.stop(self._reader.error)
         self._wake_up()
 
-    def _begin(self, text: str | None) -> None:
-        """Begin to cut a text; None: nothing follows, so the line ends."""
-        if text is None:
-            self.stop(self._reader.error)
-            return
+    def _begin(self, text: str) -> None:
         normalizer = self._parts.normalizer
-        if normalizer.is_quick(self._line.as_read(text), self._line.language):
-            self._cuts = self._parts.cutter.cut(text, normalizer)
-            return
-        self._pace = Pace(self._done)
-        self._cuts = self._parts.cutter.cut(text, replace(normalizer, on_sentence=self._pace.keep))
-        self._ask(self._cuts, self._pace)
+        is_quick = normalizer.is_quick(self._line.as_read(text), self._line.language)
+        if not is_quick:
+            normalizer = replace(normalizer, on_sentence=self._pace.keep)
+        self._cuts = self._parts.split(text, normalizer)
+        if not is_quick:
+            self._ask(self._cuts)
 
-    def _ask(self, cuts: Iterator[Piece], pace: Pace) -> None:
-        wake_up = self._wake_up
-        self._next = self._executor.submit(pace.run, cuts)
+    def _ask(self, cuts: Iterator[Piece]) -> None:
+        wake_up, self._next = self._wake_up, self._executor.submit(self._pace.run, cuts)
         self._next.add_done_callback(lambda _: wake_up())
 
     def _next_piece(self, cuts: Iterator[Piece]) -> Piece | None:
-        if self._next is None or self._pace is None:
-            piece = next(cuts, None)
-        elif (piece := self._next.result()) is not None:
-            self._ask(cuts, self._pace)
+        piece = next(cuts, None) if self._next is None else self._next.result()
         if piece is None:
             self._cuts = self._next = None
+        elif self._next is not None:
+            self._ask(cuts)
         return piece
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -114,13 +110,10 @@ class TextFeed:
         if self._next is not None:
             self._next.cancel()
         self._reader.close()
-        self._parts.line = replace(self._line, text=self._reader.text)
-        self._end()
-
-    def _end(self) -> None:
-        is_whole = self._cuts is None and self._reader.is_over and self.error is None
+        parts, self._parts.line = self._parts, replace(self._line, text=self._reader.text)
+        is_complete = self._cuts is None and self._reader.is_over and error is None
         self._cuts = None
-        self._parts.end_text(self._parts.pieces if is_whole or not self._reader.is_late else ())
+        parts.end_text(parts.pieces if is_complete or not self._reader.is_late else [])
 
 
 class TokenFeed(TextFeed):
@@ -132,10 +125,10 @@ class TokenFeed(TextFeed):
 
     def __init__(self, *given: Any):
         super().__init__(*given)
+        self._parts.is_literal = True
         self._holds_end = self._parts.model.profile.hold_end
         self._ids = IncrementalTokenizer(self._parts.model.texts)
         self._said = ""  # the text so far
-        self._piece: Piece | None = None
         self._guard: Guard | None = None
         self._rows: list[torch.Tensor] = []  # of the trailing text, ``[N, H]``, not taken by the engine yet
         self._count = 0  # of all rows so far; each frame needs one
@@ -151,30 +144,30 @@ class TokenFeed(TextFeed):
         return has_rows or super().is_ahead(pieces)
 
     def follow(self, guard: Guard) -> None:
-        """Adapt a guard to the text as it grows: the longer it is, the more frames it allows."""
+        """Adapt limits to the text as it grows: the longer it is, the more frames they allow."""
         self._guard = guard
-        self._adapt()
+        guard.max_frames = guard_line(
+            self._piece.prompt, self._parts.options, self._parts.sampling
+        ).max_frames
 
     def ready(self, frame: int) -> bool:
-        certain = not self._holds_end or frame + 1 < self._prompt.min_frames
+        certain = not self._holds_end or frame + 1 < self._piece.prompt.min_frames
         self._frame, self._starved = frame, not (self.done or (frame < self._count and certain))
         return not self._starved
 
     def take(self) -> LatePart | None:
-        rows, self._rows = self._rows, []
-        return LatePart(torch.cat(rows), self._prompt.min_frames, self._prompt.text_tokens) if rows else None
+        rows, self._rows, prompt = self._rows, [], self._piece.prompt
+        return LatePart(torch.cat(rows), prompt.min_frames, prompt.text_tokens) if rows else None
 
     def complete(self) -> None:
         """Prepare another take, with all the text at once: the prompt had only the first token."""
-        if self._piece is None:
-            return
-        self._piece.text = self._said.strip()
-        self._piece.made = build_piece(self._parts.builder, self._parts.line, self._piece.text)
+        for piece in self._parts.pieces:
+            piece.text = self._said.strip()
+            piece.prompt = build_piece(self._parts.builder, self._parts.line, piece.text)
 
     @property
-    def _prompt(self) -> Prompt:
-        assert self._piece is not None
-        return self._piece.prompt
+    def _piece(self) -> Piece:
+        return self._parts.pieces[0]
 
     def _poll(self) -> None:
         if (text := self._reader.take()) is not None:
@@ -188,38 +181,29 @@ class TokenFeed(TextFeed):
             if self._reader.error is None:
                 text = self._said.strip()
                 self._extend(self._ids.end(strip=True), text, ended=True)
-                assert self._piece is not None
                 self._piece.text = text
             self.stop(self._reader.error)
 
     def _extend(self, ids: Sequence[int], text: str, ended: bool = False) -> None:
         """Add tokens to the prompt; ``text`` is that of all tokens so far."""
         parts, line = self._parts, self._line
-        if self._piece is None:
+        if not parts.pieces:
             if not ids:
                 return
             prompt = parts.builder.begin(ids[0], line.voice, line.language, line.instruct)
-            self._piece = Piece(text, line.seed, made=prompt)
-            parts.add(self._piece)
+            parts.add(Piece(text, line.seed), prompt)
             ids = ids[1:]
-        new = len(ids) + ended
-        check_context(parts.model, self._prompt.length + self._count + new)
+        new, prompt = len(ids) + ended, self._piece.prompt
+        check_context(parts.model, prompt.length + self._count + new)
         if new:
             self._rows.append(parts.builder.rows(ids, ended))
             self._count += new
             self._starved = False  # as far as is known before the next frame
-        tokens = self._prompt.text_tokens + len(ids)
-        minimum = minimum_frames(text, False) if self._holds_end else self._prompt.min_frames
-        self._piece.made = replace(self._prompt, text_tokens=tokens, min_frames=minimum)
-        self._adapt()
-
-    def _adapt(self) -> None:
+        tokens = prompt.text_tokens + len(ids)
+        minimum = minimum_frames(text, False) if self._holds_end else prompt.min_frames
+        self._piece.prompt = replace(prompt, text_tokens=tokens, min_frames=minimum)
         if self._guard is not None:
-            longest = guard_line(self._prompt, self._parts.options, self._parts.sampling).max_frames
-            self._guard.max_frames = longest
-
-    def _end(self) -> None:
-        self._parts.said = NormalizedText(self._reader.text)
+            self.follow(self._guard)
 
 
 class Pace:
@@ -232,16 +216,14 @@ class Pace:
         self._stopped = stopped
 
     def run(self, pieces: Iterator[Piece]) -> Piece | None:
-        self._begin()
+        self._began = time.monotonic(), time.thread_time()
         return next(pieces, None)
-
-    def _begin(self) -> None:
-        self._began, self._worked = time.monotonic(), time.thread_time()
 
     def keep(self) -> None:
         """Pause between two steps; raise InterruptedError once the line has stopped."""
-        worked = time.thread_time() - self._worked
-        waited = time.monotonic() - self._began - worked
+        began, worked = self._began
+        worked = time.thread_time() - worked
+        waited = time.monotonic() - began - worked
         if self._stopped.wait(max(0.0, min(worked, waited))):
             raise InterruptedError("the line was stopped")
-        self._begin()
+        self._began = time.monotonic(), time.thread_time()

@@ -111,32 +111,19 @@ class TextReader:
             log.info("the iterator of a text could not be closed", exc_info=True)
 
     def _read(self, parts: Iterator[str]) -> None:
-        decoder = UTF_16("surrogatepass")
-        for part in parts:
-            if not isinstance(part, str):
-                raise TypeError(f"a line's text gave {type(part).__name__}, not a string: give strings")
-            for begin in range(0, max(1, len(part)), MOST_UNREAD):
-                units = part[begin : begin + MOST_UNREAD].encode("utf-16-le", "surrogatepass")
-                if not self._add(decoder.decode(units)):
+        for text in _whole_characters(parts):
+            with self._changed:
+                self._changed.wait_for(lambda: self._unread < MOST_UNREAD or self._closed)
+                if self._closed:
                     return
-        if self._add(decoder.decode(b"", final=True)):
-            (check_text if self._is_token else check_spoken)(self.text)
-            self._put(self._arriving.end())
-
-    def _add(self, text: str) -> bool:
-        """Add text once there is room for it; return whether it is still wanted."""
-        with self._changed:
-            while self._unread >= MOST_UNREAD and not self._closed:
-                self._changed.wait()
-            if self._closed:
-                return False
-            self._came.append(text)
-        if not is_encodable(text):
-            check_encodable(self.text, "text")
-        self._put(self._arriving.add(text))
-        if self._arriving.unfinished > MOST_UNREAD:
-            raise ValueError(self._arriving.too_long)
-        return True
+                self._came.append(text)
+            if not is_encodable(text):
+                check_encodable(self.text, "text")
+            self._put(self._arriving.add(text))
+            if self._arriving.unfinished > MOST_UNREAD:
+                raise ValueError(self._arriving.too_long)
+        (check_text if self._is_token else check_spoken)(self.text)
+        self._put(self._arriving.end())
 
     def _put(self, found: list[str]) -> None:
         with self._changed:
@@ -144,3 +131,15 @@ class TextReader:
             self._unread += sum(map(len, found))
         if found:
             self._wake_up.set()
+
+
+def _whole_characters(parts: Iterator[str]) -> Iterator[str]:
+    """Yield a text in parts of at most MOST_UNREAD characters, with the halves of characters joined."""
+    decoder = UTF_16("surrogatepass")
+    for part in parts:
+        if not isinstance(part, str):
+            raise TypeError(f"a line's text gave {type(part).__name__}, not a string: give strings")
+        for begin in range(0, max(1, len(part)), MOST_UNREAD):
+            units = part[begin : begin + MOST_UNREAD].encode("utf-16-le", "surrogatepass")
+            yield decoder.decode(units)
+    yield decoder.decode(b"", final=True)

@@ -125,7 +125,7 @@ class _Study:
 
 
 def _check_length(parts: LinePieces, options: GenerateOptions) -> None:
-    model, length = parts.model, len(parts.said.text)
+    model, length = parts.model, len(parts.normalized.text)
     if 0 < (limit := piece_limit(model, options)) < length:
         raise ValueError(
             f"text has {length} characters and {model.name} speaks at most {limit} in one piece: shorten it"

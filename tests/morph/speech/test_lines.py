@@ -16,6 +16,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import longest_frames, minimum_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import clone_voice
+from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.ends import trim_ends
 
@@ -235,9 +236,8 @@ def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, 
 def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, monkeypatch) -> None:
     monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40, normalize="en"))
     line, options = Line("a" * 100, Voice("preset", "", speaker="ryan")), GenerateOptions()
-    limit = render.piece_limit(model, options)
-    cutter = render.LineCutter(line, limit)
-    texts = [piece.text for piece in cutter.cut(line.text, render.normalizer_of(model, options))]
+    parts = LinePieces(line, options, PromptBuilder(model))
+    texts = [piece.text for piece in parts.split(line.text, parts.normalizer)]
     assert max(map(len, texts)) == 40 and all(text.endswith(".") for text in texts)
     assert render.piece_limit(model, replace(options, normalize="off")) == 40
     assert render.piece_limit(model, replace(options, split_chars=0)) == 0

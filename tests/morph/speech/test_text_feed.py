@@ -14,7 +14,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech import pieces, text_feed
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.pieces import LineCutter, LinePieces, Piece, piece_limit
+from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece, piece_limit
 from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed
 from qwen3_tts_morph.morph.speech.text_reader import TextReader
 from qwen3_tts_morph.morph.text import english
@@ -71,13 +71,13 @@ def fed(given: str | Iterable[str], voice: Voice = VOICE) -> tuple[Any, ...]:
         while not feed.done:
             feed.poll()
             assert feed.done or feed.has_news or wake_up.wait(PATIENCE)
-    return facts_of(parts.pieces), parts.said, parts.readings, parts.line.text, str(feed.error)
+    return facts_of(parts.pieces), parts.normalized, parts.readings, parts.line.text, str(feed.error)
 
 
 def cut(text: str) -> tuple[NormalizedText, list[Piece]]:
     parts = LinePieces(Line(text, VOICE), GenerateOptions(), BUILDER)
     parts.cut()
-    return parts.said, parts.pieces
+    return parts.normalized, parts.pieces
 
 
 def facts_of(pieces: Iterable[Piece]) -> list[tuple[Any, ...]]:
@@ -177,7 +177,8 @@ def test_texts_that_are_written_out_part_by_part_are_those_that_are_written_out_
 
 @pytest.mark.parametrize("row", ["1/2/2003 and ", "1/2/2003, ", "It was $5. ", "25. "])
 def test_the_first_piece_of_a_text_of_figures_does_not_wait_for_the_others(stub_library, row: str) -> None:
-    pieces = LineCutter(Line("", VOICE), LIMIT).cut((row * 20_000)[:20_000], Normalizer("en"))
+    parts = LinePieces(Line("", VOICE), GenerateOptions(), BUILDER)
+    pieces = parts.split((row * 20_000)[:20_000], parts.normalizer)
     next(pieces)
     assert len(stub_library) <= 10 and max(map(len, stub_library)) <= LONGEST_INPUT
     next(pieces)

@@ -70,7 +70,7 @@ def test_the_span_of_a_piece_that_is_trimmed_away_is_within_the_line() -> None:
         whole, spans = join_pieces(
             list(zip(pieces, takes, strict=True)), RATE, GenerateOptions(trim_ends=True)
         )
-        assert all(0 <= begin <= end <= len(whole) for begin, end, _ in spans), spans
+        assert all(0 <= one.start <= one.end <= len(whole) for one in spans), spans
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -88,7 +88,7 @@ def test_the_chunks_are_the_line(silences, quiet, trim_ends, late) -> None:
     whole, spans = join_pieces(list(zip(pieces, takes, strict=True)), RATE, options)
     assert heard(pieces, made, options, late).tobytes() == whole.tobytes()
     lead, after = round(silences[0] * RATE), round(silences[3] * RATE)
-    assert (spans[0][0], spans[-1][1]) == (lead, len(whole) - after)
+    assert (spans[0].start, spans[-1].end) == (lead, len(whole) - after)
     if trim_ends and quiet:
         speech = np.abs(whole[lead : len(whole) - after]) > 0.01
         assert 960 <= speech.argmax() < 1250 and 960 <= speech[::-1].argmax() < 1250
