@@ -30,8 +30,8 @@ NO_FILE = "(no file is there)"
 
 def folders() -> Folders:
     """Return ComfyUI's folders of models, with those that extra_model_paths.yaml adds."""
-    names, known = (*MODEL_FOLDERS, *ADAPTER_FOLDERS, VOICE_FOLDER), folder_paths.folder_names_and_paths
-    extra = {name: [*map(Path, folder_paths.get_folder_paths(name))] for name in names if name in known}
+    names = {*MODEL_FOLDERS, *ADAPTER_FOLDERS, VOICE_FOLDER} & set(folder_paths.folder_names_and_paths)
+    extra = {name: [*map(Path, folder_paths.get_folder_paths(name))] for name in names}
     return Folders(Path(folder_paths.models_dir), extra)
 
 
@@ -68,14 +68,10 @@ def voice_library() -> VoiceLibrary:
     return folders().library
 
 
-def output_folder() -> Path:
-    return Path(folder_paths.get_output_directory())
-
-
 def input_files(suffixes: Collection[str]) -> list[str]:
-    """Return the names directly in ComfyUI's input folder that end in one of these; NO_FILE if none."""
-    folder = Path(folder_paths.get_input_directory())
-    return [name for name in file_names(folder) if name.lower().endswith(tuple(suffixes))] or [NO_FILE]
+    """Return the names directly in ComfyUI's input folder that end in one of these."""
+    names = file_names(Path(folder_paths.get_input_directory()))
+    return [name for name in names if name.lower().endswith(tuple(suffixes))]
 
 
 def chosen_file(name: str, suffixes: Collection[str]) -> Path:

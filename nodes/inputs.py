@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any, TypeAlias
+from typing import Any
 
 from comfy_api.latest import io
 
@@ -12,7 +12,7 @@ from ..morph.setting import settings_of
 from ..morph.text.pauses import check_spoken
 from ..morph.text.scripts.script import find_tag
 from ..postprocess.checks import check_choice
-from .schema import CastSocket, ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket, WordCheckSocket
+from .schema import WordCheckSocket
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.
 LANGUAGES = ("auto", *CODES)
@@ -26,12 +26,8 @@ def number(name: str, default: float, span: Sequence[float], **more: Any) -> io.
     return kind.Input(name, default=default, **limits, **more)
 
 
-def choice(name: str, options: Iterable[str], default: str, **more: Any) -> io.Input:
+def choice(name: str, options: Iterable[str], default: str | None = None, **more: Any) -> io.Input:
     return io.Combo.Input(name, options=list(options), default=default, **more)
-
-
-def switch(name: str, default: bool, **more: Any) -> io.Input:
-    return io.Boolean.Input(name, default=default, **more)
 
 
 def text_box(name: str, default: str, **more: Any) -> io.Input:
@@ -46,21 +42,9 @@ def setting(name: str, options: type = GenerateOptions, called: str = "", **more
     if one.choices:
         return choice(called, one.choices, one.default, **more)
     if one.kind is bool:
-        return switch(called, one.default, **more)
+        return io.Boolean.Input(called, default=one.default, **more)
     lowest = one.low if one.off is None else one.off
     return number(called, one.default or one.kind(0), one.slider or (lowest, one.high), **more)
-
-
-def model(optional: bool = False) -> io.Input:
-    return ModelSocket.Input("model", optional=optional)
-
-
-def voice(optional: bool = False) -> io.Input:
-    return VoiceSocket.Input("voice", optional=optional)
-
-
-def text(default: str) -> io.Input:
-    return text_box("text", default)
 
 
 def language() -> io.Input:
@@ -71,70 +55,46 @@ def seq_groups() -> io.Input:
     return setting("seq_groups", display_mode=io.NumberDisplay.slider)
 
 
-def cast() -> io.Input:
-    return CastSocket.Input("cast", optional=True)
-
-
 def seed() -> io.Input:
     return number("seed", 0, (0, MOST_SEED), control_after_generate=True)
-
-
-def sampling() -> io.Input:
-    return SamplingSocket.Input("sampling", optional=True)
 
 
 def batch() -> list[io.Input]:
     return [seq_groups(), seed(), setting("batch_size"), language()]
 
 
-def takes() -> list[io.Input]:
-    """Return the inputs of retries and figures, behind ``decoding``, which saved workflows have and is ignored."""
-    decoding = choice("decoding", ("crossbar", "lossless"), "crossbar", optional=True)
-    return [decoding, setting("retries", optional=True), setting("normalize", optional=True)]
+def retries(trims: bool = True) -> list[io.Input]:
+    """Return the inputs behind ``decoding``, which saved workflows have and is ignored."""
+    names = ("retries", "normalize", "trim_ends") if trims else ("retries", "normalize")
+    return [
+        choice("decoding", ("crossbar", "lossless"), "crossbar", optional=True),
+        *(setting(name, optional=True) for name in names),
+        io.Boolean.Input("reuse_lines", default=True, optional=True),
+        WordCheckSocket.Input("word_check", optional=True),
+    ]
 
 
-def reuse_and_check() -> list[io.Input]:
-    return [switch("reuse_lines", True, optional=True), WordCheckSocket.Input("word_check", optional=True)]
+def judge(**given: tuple[Callable[[Any], object] | Collection[str], Any]) -> bool | str:
+    """Return True if each value passes its check, or is one of its choices; else an error that names the input.
 
-
-def pronunciation() -> io.Input:
-    return PronunciationSocket.Input("pronunciation", optional=True)
-
-
-Given: TypeAlias = tuple[Callable[[Any], object] | Collection[str], Any]
-"""A check of an input, or what can be chosen, and the input's value."""
-
-
-def check(**given: Given) -> None:
-    """Raise ValueError for the first input whose check does not accept its value."""
-    for name, (checks, value) in given.items():
-        if callable(checks):
-            checks(value)
-        else:
-            check_choice(name, value, tuple(checks))
-
-
-def judge(**given: Given) -> bool | str:
-    """Return True if each input's check accepts its value; else an error that begins with the input's name.
-
-    ComfyUI gives the sentence to every argument of ``validate_inputs``: have one if you can, and check choices when the
-    node runs, which newer ComfyUIs do before. Of several, the page tells by the name whose it is
-    (``web/js/refused.js``). None is an input that is wired, which is checked when the node runs, or missing; a list is
-    a broken link, which ComfyUI reports.
+    ComfyUI shows the error for every argument of ``validate_inputs``: have one argument if you can, and check choices
+    when the node runs, as newer ComfyUIs do themselves. The page keeps the error whose first word is its input
+    (``web/js/refused.js``). None is a wired input, which is checked when the node runs, or a missing one; a list is a
+    broken link, which ComfyUI reports.
     """
     for name, (checks, value) in given.items():
         if value is None or isinstance(value, list):
             continue
         try:
-            check(**{name: (checks, value)})
+            checks(value) if callable(checks) else check_choice(name, value, tuple(checks))
         except ValueError as error:
             said = str(error)
             return said if said.casefold().startswith(name) else f"{name}: {said}"
     return True
 
 
-def judged(**checks: Callable[[Any], object] | Collection[str]) -> Any:
-    """Return a ``validate_inputs`` that judges these inputs: ComfyUI gives it those that its signature names."""
+def judged(**checks: Callable[[Any], object]) -> Any:
+    """Return a ``validate_inputs`` for these inputs: ComfyUI passes it the arguments in its signature."""
 
     def validate_inputs(_: type, **given: Any) -> bool | str:
         return judge(**{name: (one, given.get(name)) for name, one in checks.items()})

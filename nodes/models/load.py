@@ -30,7 +30,7 @@ from ...morph.setting import settings_of
 from .. import inputs
 from ..folders import folders
 from ..page.progress import NodeProgress, show_progress
-from ..schema import ModelSocket, WordCheckSocket, listed, output, schema
+from ..schema import ModelSocket, WordCheckSocket, listed, schema
 from .memory import LoadedModel, ManagedModel, check_model, load_managed, shown
 from .remote import ServedModel
 
@@ -101,18 +101,16 @@ def load_recogniser(size: str, progress: NodeProgress) -> Whisper:
 
 
 class WordCheckSettings(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSWordCheck",
-            inputs=[
-                inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
-                inputs.number("most_errors", 5.0, (0.0, 100.0, 1.0)),
-                inputs.number("retakes", 3, (0, MOST_RETAKES)),
-            ],
-            outputs=[output(WordCheckSocket, "check")],
-            hidden=[io.Hidden.unique_id],
-        )
+    define_schema = schema(
+        "MorphTTSWordCheck",
+        inputs=lambda: [
+            inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
+            inputs.number("most_errors", 5.0, (0.0, 100.0, 1.0)),
+            inputs.number("retakes", 3, (0, MOST_RETAKES)),
+        ],
+        outputs=[WordCheckSocket.Output("check")],
+        hidden=[io.Hidden.unique_id],
+    )
 
     validate_inputs = inputs.judged(recogniser=lambda _: check_installed())
 
@@ -126,36 +124,34 @@ class WordCheckSettings(io.ComfyNode):
 
 
 NOT_LISTED = f"cannot list the model folders; still offered are {DEMO_VOICE} and the published checkpoints"
-NO_ADAPTER = "(no adapter is there)"
+NO_ADAPTER, NO_LIST = "(no adapter is there)", "cannot list the adapters"
 PLACES = f"models/{ADAPTER_FOLDERS[0]} or models/{ADAPTER_FOLDERS[1]}"
 
 
+SETTINGS = settings_of(LoadOptions)
+
+
 class LoadModel(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSLoadModel",
-            advanced="precision attention engine weights device",
-            inputs=[
-                inputs.choice(
-                    "checkpoint",
-                    [
-                        DEMO_VOICE,
-                        *listed(NOT_LISTED, lambda: list(list_checkpoints(folders().checkpoints))),
-                        *PUBLISHED,
-                    ],
+    define_schema = schema(
+        "MorphTTSLoadModel",
+        advanced="precision attention engine weights device",
+        inputs=lambda: [
+            inputs.choice(
+                "checkpoint",
+                [
                     DEMO_VOICE,
-                ),
-                inputs.setting("precision", LoadOptions),
-                inputs.setting("attention", LoadOptions),
-                inputs.setting("engine", LoadOptions),
-                inputs.setting("weights", LoadOptions, optional=True),
-                inputs.choice("device", device_options(), DEFAULT, optional=True),
-                ModelSocket.Input("more_models", optional=True),
-            ],
-            outputs=[output(ModelSocket, "loaded_model")],
-            hidden=[io.Hidden.unique_id],
-        )
+                    *listed(NOT_LISTED, lambda: list_checkpoints(folders().checkpoints)),
+                    *PUBLISHED,
+                ],
+                DEMO_VOICE,
+            ),
+            *(inputs.setting(name, LoadOptions, optional=name == "weights") for name in SETTINGS),
+            inputs.choice("device", device_options(), DEFAULT, optional=True),
+            ModelSocket.Input("more_models", optional=True),
+        ],
+        outputs=[ModelSocket.Output("loaded_model")],
+        hidden=[io.Hidden.unique_id],
+    )
 
     @classmethod
     def validate_inputs(
@@ -167,19 +163,22 @@ class LoadModel(io.ComfyNode):
         weights: str | None = None,
         device: str | None = None,
     ) -> bool | str:
-        """Reject settings that cannot work, before anything runs or is downloaded."""
+        """Refuse settings that cannot work, before anything runs or is downloaded."""
+
+        def check_on_devices(attention: str) -> None:
+            for one in find_devices(device or DEFAULT) or find_devices(DEFAULT):
+                choose_attention(attention, one, choose_dtype(str(precision), one))
+
         chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
         verdict = inputs.judge(
-            **{name: (one.check, chosen[name]) for name, one in settings_of(LoadOptions).items()},
+            **{name: (one.check, chosen[name]) for name, one in SETTINGS.items()},
             device=(check_device_option, device),
             checkpoint=(lambda name: resolve_checkpoint(name, folders().checkpoints), checkpoint),
         )
-        if verdict is not True or precision is None or attention is None:
+        if verdict is not True or not isinstance(precision, str):  # wired, or a broken link
             return verdict
-        devices = find_devices(device or DEFAULT) or find_devices(DEFAULT)
         return inputs.judge(
-            precision=(lambda name: check_devices(devices, name), precision),
-            attention=(lambda name: check_devices(devices, precision, name), attention),
+            precision=(lambda _: check_on_devices("auto"), precision), attention=(check_on_devices, attention)
         )
 
     @classmethod
@@ -192,15 +191,11 @@ class LoadModel(io.ComfyNode):
     def execute(
         cls,
         checkpoint: str,
-        precision: str,
-        attention: str,
-        engine: str,
-        weights: str = LoadOptions.weights,
         device: str = DEFAULT,
         more_models: ManagedModel | None = None,
+        **chosen: str,
     ) -> io.NodeOutput:
-        options = LoadOptions(precision, attention, engine, weights)
-        more = models_of(more_models)
+        options, more = LoadOptions(**chosen), models_of(more_models)
         path = resolve_checkpoint(checkpoint, folders().checkpoints)
         with show_progress(cls.hidden.unique_id) as progress:
             if path is None:
@@ -247,35 +242,17 @@ def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) ->
             )
 
 
-def check_devices(devices: Sequence[torch.device], precision: str, attention: str | None = None) -> None:
-    """Raise ValueError for a precision or, if given, a kind of attention that one of the devices does not have."""
-    for device in devices:
-        if attention is None:
-            choose_dtype(precision, device)
-        elif attention != "auto":
-            choose_attention(attention, device, choose_dtype(precision, device))
-
-
 class LoadLora(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSLoadLora",
-            inputs=[
-                ModelSocket.Input("model"),
-                io.Combo.Input(
-                    "adapter",
-                    options=listed(
-                        "cannot list the adapters",
-                        lambda: list(list_adapters(folders().adapters)),
-                        [NO_ADAPTER],
-                    ),
-                ),
-                inputs.number("strength", 1.0, (*ADAPTER_STRENGTHS, 0.05)),
-            ],
-            outputs=[output(ModelSocket, "adapted_model")],
-            hidden=[io.Hidden.unique_id],
-        )
+    define_schema = schema(
+        "MorphTTSLoadLora",
+        inputs=lambda: [
+            ModelSocket.Input("model"),
+            inputs.choice("adapter", listed(NO_LIST, lambda: list_adapters(folders().adapters), NO_ADAPTER)),
+            inputs.number("strength", 1.0, (*ADAPTER_STRENGTHS, 0.05)),
+        ],
+        outputs=[ModelSocket.Output("adapted_model")],
+        hidden=[io.Hidden.unique_id],
+    )
 
     validate_inputs = inputs.judged(adapter=lambda name: find_adapter(name))
 

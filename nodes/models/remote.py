@@ -14,7 +14,7 @@ from ...morph.voice.voice import Voice, check_design
 from ...serve.remote.servers import Server, find_server, listed_servers
 from .. import inputs
 from ..page.progress import NodeProgress, show_progress
-from ..schema import ModelSocket, listed, output, schema
+from ..schema import ModelSocket, listed, schema
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
@@ -24,22 +24,15 @@ NO_SERVER = "(no server is listed)"
 
 
 class RemoteModel(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSRemoteModel",
-            inputs=[
-                io.Combo.Input(
-                    "server",
-                    options=listed(
-                        "no remote server can be used", lambda: list(listed_servers()), [NO_SERVER]
-                    ),
-                ),
-                inputs.switch("voice_consent", False),
-            ],
-            outputs=[output(ModelSocket, "remote_model")],
-            hidden=[io.Hidden.unique_id],
-        )
+    define_schema = schema(
+        "MorphTTSRemoteModel",
+        inputs=lambda: [
+            inputs.choice("server", listed("no remote server can be used", listed_servers, NO_SERVER)),
+            io.Boolean.Input("voice_consent", default=False),
+        ],
+        outputs=[ModelSocket.Output("remote_model")],
+        hidden=[io.Hidden.unique_id],
+    )
 
     validate_inputs = inputs.judged(server=find_server)
 

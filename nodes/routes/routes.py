@@ -1,10 +1,10 @@
-"""The pack's HTTP routes: live speech, cached lines, checkpoints, and the voice library (``voice_routes``)."""
+"""The pack's HTTP routes: streamed speech, cached lines, checkpoints, and the voice library (``voice_routes``)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -13,19 +13,17 @@ from ...serve.api.request_checks import HOSTS_VARIABLE, listed_hosts, unlisted_h
 from ..page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
 from ..voices.saved_voices import APP_KEY as SAVED_KEY
 from ..voices.saved_voices import SavedVoices
-from .voice_routes import HEADERS, Refused, VoiceRoutes, check_json, read_object
-from .voice_routes import ROOT as VOICES_ROOT
+from .voice_routes import HEADERS, Handler, Refused, Routes, VoiceRoutes, check_json, read_object
 
 if TYPE_CHECKING:
-    from ...morph.kept.cache import CacheSize, LineCache
+    from ...morph.kept.cache import LineCache
 
 log = logging.getLogger(__name__)
 
 ROOT = "/morph/speech"
 LINES_ROOT = "/morph/lines"
 BLOCK = 1 << 16  # bytes per write
-POLL_S = 0.5  # a reader that has gone is noticed after this time at most
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+POLL_S = 0.5  # seconds until a reader that has left is noticed
 
 
 def add_routes(server: Any) -> None:
@@ -38,33 +36,28 @@ def add_routes(server: Any) -> None:
     from ..speaking.kept_lines import kept_lines
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
-        log.warning("another pack serves %s: speech is not played while it is made", ROOT)
+        log.warning("another pack serves %s: speech does not play while it is generated", ROOT)
         return
 
-    store = SpeechStore(server)
-    server.app[APP_KEY] = store
+    server.app[APP_KEY] = store = SpeechStore(server)
     server.app[SAVED_KEY] = SavedVoices()
     server.app[DEFAULT_KEY] = DefaultModel()
     server.add_on_prompt_handler(drop_nulls)
-    routes = SpeechRoutes(store, args.enable_cors_header)
-    server.routes.post(f"{ROOT}/listen")(routes.guard(routes.listen))
-    server.routes.get(ROOT)(routes.guard(routes.show))
-    server.routes.get(f"{ROOT}/{{stream}}")(routes.guard(routes.read))
-    lines = KeptLineRoutes(kept_lines)
-    server.routes.get(LINES_ROOT)(routes.guard(lines.show))
-    server.routes.post(f"{LINES_ROOT}/clear")(routes.guard(lines.clear))
 
     async def show_checkpoints(_: web.Request) -> web.StreamResponse:
         """Answer ``{"labels": {value: label}}``: what the list of Load Qwen3-TTS Model shows for each value."""
         labels = await asyncio.to_thread(checkpoint_labels)  # it looks into folders
         return web.json_response({"labels": labels}, headers={"Cache-Control": "no-store"})
 
-    server.routes.get("/morph/checkpoints")(routes.guard(show_checkpoints))
-    voices = VoiceRoutes(voice_library, local_checkpoints)
-    server.routes.get(VOICES_ROOT)(routes.guard(voices.show))
-    server.routes.get(f"{VOICES_ROOT}/file")(routes.guard(voices.export))
-    for path, change in voices.changes().items():
-        server.routes.post(f"{VOICES_ROOT}/{path}")(routes.guard(change))
+    cors = args.enable_cors_header
+    routes = {
+        **SpeechRoutes(store, cors).table(),
+        **line_routes(kept_lines),
+        ("GET", "/morph/checkpoints"): show_checkpoints,
+        **VoiceRoutes(voice_library, local_checkpoints).table(),
+    }
+    for (method, path), handler in routes.items():
+        server.routes.route(method, path)(guard(handler, cors))
 
 
 def drop_nulls(request: dict[str, Any]) -> dict[str, Any]:
@@ -89,56 +82,57 @@ def text_inputs() -> dict[str, list[str]]:
     return {one.node_id: [it.id for it in one.inputs if isinstance(it, io.String.Input)] for one in schemas}
 
 
-class KeptLineRoutes:
-    """Handlers for cached lines; nothing in a request names a file.
+def guard(handler: Handler, cors: str | None = None) -> Handler:
+    """Return a handler behind the checks of origin and host; ``cors``: ComfyUI's ``--enable-cors-header``."""
+    hosts = listed_hosts()
 
-    ``open_cache`` is called in a thread, because it may import the engine.
-    """
+    async def checked(request: web.Request) -> web.StreamResponse:
+        if why := why_refused(request.headers, hosts, cors):
+            host = unlisted_host(request.headers, hosts)
+            named = {"unlisted_host": host, "variable": HOSTS_VARIABLE} if host else {}
+            return web.json_response({"error": why, **named}, status=403)
+        try:
+            return await handler(request)
+        except Refused as error:
+            return web.json_response({"error": str(error)}, status=error.status, headers=HEADERS)
 
-    def __init__(self, open_cache: Callable[[], LineCache]):
-        self._open_cache = open_cache
+    return checked
 
-    async def show(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(lambda: self._open_cache().size())
 
-    async def clear(self, request: web.Request) -> web.StreamResponse:
+def line_routes(open_cache: Callable[[], LineCache]) -> Routes:
+    """Return the handlers for cached lines; ``open_cache`` is called in a thread, because it imports the engine."""
+
+    async def answer(act: str) -> web.StreamResponse:
+        try:
+            size = await asyncio.to_thread(lambda: getattr(open_cache(), act)())
+        except (OSError, ValueError) as error:
+            log.warning("the cached lines cannot be read: %s", error)
+            raise Refused("the cached lines cannot be read: see the server's log", 500) from error
+        return web.json_response({"lines": size.lines, "bytes": size.bytes})
+
+    async def show(_: web.Request) -> web.StreamResponse:
+        return await answer("size")
+
+    async def clear(request: web.Request) -> web.StreamResponse:
         """Remove all cached lines; answer how many there were."""
         check_json(request)
-        return await self._answer(lambda: self._open_cache().clear())
+        return await answer("clear")
 
-    async def _answer(self, look: Callable[[], CacheSize]) -> web.StreamResponse:
-        try:
-            size = await asyncio.to_thread(look)
-        except (OSError, ValueError) as error:
-            log.warning("the kept lines cannot be reached: %s", error)
-            raise Refused("the kept lines cannot be reached: see the server's log", 500) from error
-        return web.json_response({"lines": size.lines, "bytes": size.bytes})
+    return {("GET", LINES_ROOT): show, ("POST", f"{LINES_ROOT}/clear"): clear}
 
 
 class SpeechRoutes:
-    """Handlers for live speech; ``cors`` is the origin of ComfyUI's ``--enable-cors-header``."""
+    """Handlers for streamed speech; ``cors`` as for ``guard``."""
 
     def __init__(self, store: SpeechStore, cors: str | None = None):
         self._store, self._cors = store, cors
-        self._hosts = listed_hosts()
 
-    def guard(self, handler: Handler) -> Handler:
-        """Return the handler behind the checks of origin and host."""
-
-        async def checked(request: web.Request) -> web.StreamResponse:
-            if why := why_refused(request.headers, self._hosts, self._cors):
-                host = unlisted_host(request.headers, self._hosts)
-                named = {"unlisted_host": host, "variable": HOSTS_VARIABLE} if host else {}
-                return web.json_response({"error": why, **named}, status=403)
-            try:
-                return await handler(request)
-            except Refused as error:
-                return web.json_response({"error": str(error)}, status=error.status, headers=HEADERS)
-
-        return checked
+    def table(self) -> Routes:
+        show = {("GET", ROOT): self.show, ("GET", f"{ROOT}/{{stream}}"): self.read}
+        return {("POST", f"{ROOT}/listen"): self.listen, **show}
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
-        """Read ``{"client": id, "wanted": bool}``: whether a page wants to hear what it queues."""
+        """Read ``{"client": id, "wanted": bool}``: whether a page wants its runs streamed."""
         said = await read_object(request)
         client, wanted = said.get("client"), said.get("wanted")
         if not isinstance(client, str) or not 0 < len(client) <= 64 or not isinstance(wanted, bool):
@@ -177,7 +171,7 @@ class SpeechRoutes:
 async def _send(
     speech: PlayedSpeech, position: int, request: web.Request, response: web.StreamResponse
 ) -> None:
-    """Write a stream's bytes as they come; return at its end, or when the reader has gone."""
+    """Write a stream's bytes as they come; return at its end, or when the reader has left."""
     with speech.reader() as news:
         while True:
             news.clear()

@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
@@ -20,7 +20,9 @@ ROOT = "/morph/voices"
 FILE_TYPE = "application/octet-stream"
 MOST_JSON = 1 << 16  # bytes of a request that is no file
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-# What a request's object has, as texts, and what is done with them.
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Routes: TypeAlias = dict[tuple[str, str], Handler]  # by method and path
+# The texts that a request's object must have, and the change that they are for.
 CHANGES: dict[str, tuple[tuple[str, ...], Callable[..., dict[str, str]]]] = {
     "rename": (("name", "new"), lambda library, *said: {"name": library.rename(*said)}),
     "describe": (("name", "description"), lambda library, *said: {"description": library.describe(*said)}),
@@ -56,9 +58,12 @@ class VoiceRoutes:
 
         return web.json_response(await asyncio.to_thread(listed), headers=HEADERS)
 
-    def changes(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
-        """Return the handlers of POST by the ends of their paths."""
-        return {end: partial(self._change, *what) for end, what in CHANGES.items()} | {"import": self._import}
+    def table(self) -> Routes:
+        changes = {end: partial(self._change, *what) for end, what in CHANGES.items()} | {
+            "import": self._import
+        }
+        read = {("GET", ROOT): self.show, ("GET", f"{ROOT}/file"): self.export}
+        return {**read, **{("POST", f"{ROOT}/{end}"): one for end, one in changes.items()}}
 
     async def _import(self, request: web.Request) -> web.StreamResponse:
         """Import the voice file in the body under ``?name=``."""

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
+import folder_paths
 from comfy_api.latest import io, ui
 
 from ...morph.audio.formats import FILES, TAGGED
@@ -17,10 +16,10 @@ from ...morph.text.encoding import check_encodable
 from ...morph.text.names import check_name, confine
 from ...morph.text.scripts.cues import FORMATS, UNITS, read_cues, write_cues
 from ...morph.words.captions import MOST_CHARS, CaptionOptions, write_captions
-from ...postprocess.checks import check_range
+from ...postprocess.checks import check_choice, check_range
 from .. import inputs
-from ..folders import chosen_file, input_files, output_folder
-from ..schema import WordsSocket, output, schema
+from ..folders import NO_FILE, chosen_file, input_files
+from ..schema import WordsSocket, schema
 from ..sound.values import Facts, SpokenWords, check_words, from_json
 from .recordings import listed, recordings_of, replace_run, write_new, write_run
 
@@ -29,18 +28,16 @@ DEFAULTS = CaptionOptions()
 
 
 class SaveSubtitles(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSaveSubtitles",
-            inputs=[
-                io.String.Input("srt", force_input=True),
-                io.String.Input("name", default="dialogue"),
-                inputs.choice("format", OF_SUBTITLES, OF_SUBTITLES[0], optional=True),
-            ],
-            outputs=[],
-            is_output_node=True,
-        )
+    define_schema = schema(
+        "MorphTTSSaveSubtitles",
+        inputs=lambda: [
+            io.String.Input("srt", force_input=True),
+            io.String.Input("name", default="dialogue"),
+            inputs.choice("format", OF_SUBTITLES, OF_SUBTITLES[0], optional=True),
+        ],
+        outputs=[],
+        is_output_node=True,
+    )
 
     validate_inputs = inputs.judged(name=check_name)
 
@@ -48,36 +45,29 @@ class SaveSubtitles(io.ComfyNode):
     def execute(cls, srt: str, name: str, format: str = OF_SUBTITLES[0]) -> io.NodeOutput:
         if not srt.strip():
             raise ValueError("srt is empty: connect the srt output of Render Script")
-        inputs.check(format=(OF_SUBTITLES, format))
-        text = to_vtt(srt) if format == "vtt" else srt
-        return io.NodeOutput(ui=ui.PreviewText(f"saved {write_numbered(name, format, text).name}"))
-
-
-def to_vtt(srt: str) -> str:
-    """Return the text of a WebVTT file from that of an SRT file; ValueError for another text."""
-    cues = read_cues(srt)
-    if not cues:
-        raise ValueError(
-            f"srt has {srt[:40]!r}, which is no caption: connect the srt output of Render Script"
-        )
-    return write_cues(cues, "vtt")
+        check_choice("format", format, OF_SUBTITLES)
+        if format == "vtt":
+            if not (cues := read_cues(srt)):
+                raise ValueError(
+                    f"srt has {srt[:40]!r}, which is no caption: connect the srt output of Render Script"
+                )
+            srt = write_cues(cues, "vtt")
+        return io.NodeOutput(ui=ui.PreviewText(f"saved {write_numbered(name, format, srt).name}"))
 
 
 class WordCaptions(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSWordCaptions",
-            inputs=[
-                WordsSocket.Input("words"),
-                io.String.Input("name", default="captions"),
-                inputs.choice("format", FORMATS, DEFAULTS.format),
-                inputs.choice("unit", UNITS, DEFAULTS.unit),
-                inputs.number("characters", DEFAULTS.most_chars, (1, MOST_CHARS)),
-            ],
-            outputs=[output(io.String, "captions")],
-            is_output_node=True,
-        )
+    define_schema = schema(
+        "MorphTTSWordCaptions",
+        inputs=lambda: [
+            WordsSocket.Input("words"),
+            io.String.Input("name", default="captions"),
+            inputs.choice("format", FORMATS, DEFAULTS.format),
+            inputs.choice("unit", UNITS, DEFAULTS.unit),
+            inputs.number("characters", DEFAULTS.most_chars, (1, MOST_CHARS)),
+        ],
+        outputs=[io.String.Output("captions")],
+        is_output_node=True,
+    )
 
     validate_inputs = inputs.judged(name=check_name)
 
@@ -95,15 +85,18 @@ def write_numbered(name: str, format: str, text: str) -> Path:
     Raises:
         ValueError: the name is none, or the text cannot be encoded as UTF-8; no file is created.
     """
-    folder, stem = output_folder(), check_name(name)
+    folder, stem = Path(folder_paths.get_output_directory()), check_name(name)
     data = check_encodable(text, "srt").encode()
     folder.mkdir(parents=True, exist_ok=True)
-    for number in count(1):
+    number = 1
+    while True:
         path = confine(folder, f"{stem}_{number:05}.{format}")
-        with suppress(FileExistsError):
+        try:
             write_new(path, data)
+        except FileExistsError:
+            number += 1
+        else:
             return path
-    raise AssertionError  # count is infinite
 
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s
@@ -111,23 +104,21 @@ KEEP, REPLACE = EXISTING = ("keep (new number)", "replace changed")
 
 
 class SaveSpeech(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSaveSpeech",
-            advanced="bit_rate existing",
-            inputs=[
-                io.Audio.Input("audio"),
-                io.String.Input("name", default="speech"),
-                inputs.choice("format", TAGGED, "flac"),
-                inputs.number("bit_rate", 96, (LOWEST_RATE, HIGHEST_RATE, 8)),
-                io.Audio.Input("track", optional=True),
-                inputs.choice("existing", EXISTING, KEEP, optional=True),
-            ],
-            outputs=[],
-            is_output_node=True,
-            is_input_list=True,
-        )
+    define_schema = schema(
+        "MorphTTSSaveSpeech",
+        advanced="bit_rate existing",
+        inputs=lambda: [
+            io.Audio.Input("audio"),
+            io.String.Input("name", default="speech"),
+            inputs.choice("format", TAGGED, "flac"),
+            inputs.number("bit_rate", 96, (LOWEST_RATE, HIGHEST_RATE, 8)),
+            io.Audio.Input("track", optional=True),
+            inputs.choice("existing", EXISTING, KEEP, optional=True),
+        ],
+        outputs=[],
+        is_output_node=True,
+        is_input_list=True,
+    )
 
     @classmethod
     def validate_inputs(
@@ -153,9 +144,10 @@ class SaveSpeech(io.ComfyNode):
     ) -> io.NodeOutput:
         inputs.check_filled("audio", audio)
         kind, kbit_s = format[0], bit_rate[0]
-        inputs.check(format=(TAGGED, kind), existing=(EXISTING, existing[0]))
+        check_choice("format", kind, tuple(TAGGED))
+        check_choice("existing", existing[0], EXISTING)
         check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
-        folder = confine(output_folder(), check_name(name[0]))
+        folder = confine(Path(folder_paths.get_output_directory()), check_name(name[0]))
         recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
         for one in recordings:
             check_fits(one.waveform, one.sample_rate, kind)
@@ -178,20 +170,16 @@ def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str,
     return {key: json.dumps(value) for key, value in {**said, **(extra or {})}.items()}
 
 
+COLUMNS = {"text": io.String, "voice": io.String, "seed": io.Int, "seq_groups": io.Int}  # facts, as outputs
+
+
 class SpeechFromFile(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSpeechFromFile",
-            inputs=[io.Combo.Input("file", options=input_files(FILES))],
-            outputs=[
-                output(io.String, "text", many=True),
-                output(io.String, "voice", many=True),
-                output(io.Int, "seed", many=True),
-                output(io.Int, "seq_groups", many=True),
-            ],
-            is_output_node=True,
-        )
+    define_schema = schema(
+        "MorphTTSSpeechFromFile",
+        inputs=lambda: [inputs.choice("file", input_files(FILES) or [NO_FILE])],
+        outputs=[kind.Output(name, is_output_list=True) for name, kind in COLUMNS.items()],
+        is_output_node=True,
+    )
 
     validate_inputs = inputs.judged(file=lambda name: chosen_file(name, FILES))
 
@@ -203,7 +191,7 @@ class SpeechFromFile(io.ComfyNode):
     @classmethod
     def execute(cls, file: str) -> io.NodeOutput:
         facts = read_facts(chosen_file(file, FILES))
-        columns = [[getattr(one, key) for one in facts] for key in ("text", "voice", "seed", "seq_groups")]
+        columns = [[getattr(one, key) for one in facts] for key in COLUMNS]
         return io.NodeOutput(*columns, ui=ui.PreviewText("\n\n".join(map(in_words, facts))))
 
 

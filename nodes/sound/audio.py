@@ -9,11 +9,12 @@ import numpy as np
 from comfy_api.latest import io, ui
 
 from ...postprocess import filters, silence
+from ...postprocess.checks import check_choice
 from ...postprocess.join import Spacing, join
 from ...postprocess.loudness import Loudness, normalize_loudness, normalize_peak
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES, Stretch, stretch
 from .. import inputs
-from ..schema import output, schema
+from ..schema import schema
 from .values import facts_of, to_audio, to_waveforms
 
 MODES = ("peak", "loudness", "off")
@@ -21,24 +22,22 @@ CUTOFF_HZ = 11000.0  # the default
 
 
 class SmoothNormalize(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSmoothNormalize",
-            advanced="order cutoff zero_phase",
-            inputs=[
-                io.Audio.Input("audio"),
-                inputs.switch("low_pass", True),
-                inputs.number("order", 2, (1, 16)),
-                inputs.number("cutoff", CUTOFF_HZ, (20.0, 96000.0, 100.0)),
-                inputs.switch("zero_phase", False),
-                inputs.choice("normalize", MODES, "peak"),
-                inputs.number("peak_db", -3.0, (-60.0, 0.0, 0.1)),
-                inputs.number("lufs", -16.0, (-60.0, 0.0, 0.5)),
-                inputs.switch("trim_silence", False),
-            ],
-            outputs=[output(io.Audio, "smoothed", many=True)],
-        )
+    define_schema = schema(
+        "MorphTTSSmoothNormalize",
+        advanced="order cutoff zero_phase",
+        inputs=lambda: [
+            io.Audio.Input("audio"),
+            io.Boolean.Input("low_pass", default=True),
+            inputs.number("order", 2, (1, 16)),
+            inputs.number("cutoff", CUTOFF_HZ, (20.0, 96000.0, 100.0)),
+            io.Boolean.Input("zero_phase", default=False),
+            inputs.choice("normalize", MODES, "peak"),
+            inputs.number("peak_db", -3.0, (-60.0, 0.0, 0.1)),
+            inputs.number("lufs", -16.0, (-60.0, 0.0, 0.5)),
+            io.Boolean.Input("trim_silence", default=False),
+        ],
+        outputs=[io.Audio.Output("smoothed", is_output_list=True)],
+    )
 
     @classmethod
     def execute(
@@ -53,7 +52,7 @@ class SmoothNormalize(io.ComfyNode):
         lufs: float,
         trim_silence: bool,
     ) -> io.NodeOutput:
-        inputs.check(normalize=(MODES, normalize))
+        check_choice("normalize", normalize, MODES)
         level = Loudness(lufs, peak_db)
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
         wanted = filters.LowPass(order, cutoff, zero_phase) if low_pass else None
@@ -85,18 +84,16 @@ def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np
 
 
 class JoinAudio(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSJoinAudio",
-            inputs=[
-                io.Audio.Input("audio"),
-                inputs.number("gap", 0.3, (0.0, 60.0, 0.05)),
-                inputs.number("crossfade", 0.0, (0.0, 5000.0, 5.0)),
-            ],
-            outputs=[output(io.Audio, "joined")],
-            is_input_list=True,
-        )
+    define_schema = schema(
+        "MorphTTSJoinAudio",
+        inputs=lambda: [
+            io.Audio.Input("audio"),
+            inputs.number("gap", 0.3, (0.0, 60.0, 0.05)),
+            inputs.number("crossfade", 0.0, (0.0, 5000.0, 5.0)),
+        ],
+        outputs=[io.Audio.Output("joined")],
+        is_input_list=True,
+    )
 
     @classmethod
     def execute(cls, audio: list[dict[str, Any]], gap: list[float], crossfade: list[float]) -> io.NodeOutput:
@@ -114,17 +111,15 @@ class JoinAudio(io.ComfyNode):
 
 
 class SpeedPitch(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSpeedPitch",
-            inputs=[
-                io.Audio.Input("audio"),
-                inputs.number("speed", 1.0, (LOWEST_SPEED, HIGHEST_SPEED, 0.01)),
-                inputs.number("pitch", 0.0, (-MOST_SEMITONES, MOST_SEMITONES, 0.1)),
-            ],
-            outputs=[output(io.Audio, "changed", many=True)],
-        )
+    define_schema = schema(
+        "MorphTTSSpeedPitch",
+        inputs=lambda: [
+            io.Audio.Input("audio"),
+            inputs.number("speed", 1.0, (LOWEST_SPEED, HIGHEST_SPEED, 0.01)),
+            inputs.number("pitch", 0.0, (-MOST_SEMITONES, MOST_SEMITONES, 0.1)),
+        ],
+        outputs=[io.Audio.Output("changed", is_output_list=True)],
+    )
 
     @classmethod
     def execute(cls, audio: dict[str, Any], speed: float, pitch: float) -> io.NodeOutput:

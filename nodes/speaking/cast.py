@@ -9,7 +9,7 @@ from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.memory import ManagedModel, check_cast, check_model, check_voice
 from ..models.remote import ServedModel
-from ..schema import CastSocket, ModelSocket, VoiceSocket, output, schema
+from ..schema import CastSocket, ModelSocket, VoiceSocket, schema
 from .characters import assign_voices, check_character, join_casts, read_names
 
 VOICES = "voices"  # the group of inputs that grows
@@ -20,18 +20,16 @@ EXAMPLE = "NARRATOR\nANNA\nBEN"
 
 
 class CastNode(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSCast",
-            inputs=[
-                io.String.Input("name", default="ANNA"),
-                inputs.voice(),
-                CastSocket.Input("cast", optional=True),
-                ModelSocket.Input("model", optional=True),
-            ],
-            outputs=[output(CastSocket, "larger_cast")],
-        )
+    define_schema = schema(
+        "MorphTTSCast",
+        inputs=lambda: [
+            io.String.Input("name", default="ANNA"),
+            VoiceSocket.Input("voice"),
+            CastSocket.Input("cast", optional=True),
+            ModelSocket.Input("model", optional=True),
+        ],
+        outputs=[CastSocket.Output("larger_cast")],
+    )
 
     validate_inputs = inputs.judged(name=check_character)
 
@@ -53,17 +51,15 @@ class CastNode(io.ComfyNode):
 
 
 class WholeCast(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSWholeCast",
-            inputs=[
-                inputs.text_box("names", EXAMPLE),
-                *voice_inputs(),
-                CastSocket.Input("cast", optional=True),
-            ],
-            outputs=[output(CastSocket, "larger_cast")],
-        )
+    define_schema = schema(
+        "MorphTTSWholeCast",
+        inputs=lambda: [
+            inputs.text_box("names", EXAMPLE),
+            *voice_inputs(),
+            CastSocket.Input("cast", optional=True),
+        ],
+        outputs=[CastSocket.Output("larger_cast")],
+    )
 
     @classmethod
     def validate_inputs(cls, names: str | None = None, voices: object = None) -> bool | str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from ..models.remote import ServedModel
 from ..page.clips import Clip, to_clip
 from ..page.live import PlayedSpeech, announce
 from ..page.progress import show_progress
-from ..schema import WordsSocket, output, schema
+from ..schema import WordsSocket, schema
 from ..sound.values import Facts, SpokenWords, describe_seeds, facts_of_line, to_audio, words_of
 from ..voices.voices import PACKED
 from .kept_lines import render_options
@@ -243,7 +243,9 @@ class SpeakingNode(io.ComfyNode):
                 raise ValueError(str(error)) from None
 
 
-def speaking_schema(node_id: str, **fields: Any) -> io.Schema:
-    fields["outputs"].append(output(WordsSocket, "words", many=fields.get("is_input_list", False)))
+def speaking_schema(
+    node_id: str, inputs: Callable[[], list[Any]], outputs: Sequence[io.Output], **fields: Any
+) -> Any:
+    words = WordsSocket.Output("words", is_output_list=fields.get("is_input_list", False))
     hidden = [io.Hidden.unique_id, io.Hidden.prompt]
-    return schema(node_id, hidden=hidden, is_output_node=True, **fields)
+    return schema(node_id, inputs, outputs=[*outputs, words], hidden=hidden, is_output_node=True, **fields)

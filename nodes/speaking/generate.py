@@ -9,37 +9,36 @@ from ...morph.text.scripts.script import Script, ScriptLine
 from .. import inputs
 from ..models.memory import check_voice
 from ..page.clips import show
-from ..schema import output
+from ..schema import ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket
 from ..sound.values import describe_seeds
 from .common import Performance, SpeakingNode, check_speaking, default_narrator, options_of, speaking_schema
 from .pronunciation import lists_of
 
 
 class GenerateSpeech(SpeakingNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return speaking_schema(
-            "MorphTTSGenerateSpeech",
-            advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words",
-            inputs=[
-                inputs.model(optional=True),
-                inputs.voice(optional=True),
-                inputs.text("Hello! One knob decides how much of my voice is computed step by step."),
-                inputs.language(),
-                inputs.seq_groups(),
-                inputs.seed(),
-                inputs.sampling(),
-                inputs.setting("split_chars", optional=True),
-                inputs.setting("guard", optional=True),
-                *inputs.takes(),
-                inputs.setting("trim_ends", optional=True),
-                *inputs.reuse_and_check(),
-                inputs.setting("wrong_words", optional=True),
-                inputs.pronunciation(),
-            ],
-            outputs=[output(io.Audio, "audio", many=True), output(io.String, "report", many=True)],
-            is_input_list=True,
-        )
+    define_schema = speaking_schema(
+        "MorphTTSGenerateSpeech",
+        advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words",
+        inputs=lambda: [
+            ModelSocket.Input("model", optional=True),
+            VoiceSocket.Input("voice", optional=True),
+            inputs.text_box("text", "Hello! One knob decides how much of my voice is computed step by step."),
+            inputs.language(),
+            inputs.seq_groups(),
+            inputs.seed(),
+            SamplingSocket.Input("sampling", optional=True),
+            inputs.setting("split_chars", optional=True),
+            inputs.setting("guard", optional=True),
+            *inputs.retries(),
+            inputs.setting("wrong_words", optional=True),
+            PronunciationSocket.Input("pronunciation", optional=True),
+        ],
+        outputs=[
+            io.Audio.Output("audio", is_output_list=True),
+            io.String.Output("report", is_output_list=True),
+        ],
+        is_input_list=True,
+    )
 
     @classmethod
     def validate_inputs(cls, text: Sequence[str | None] = (None,)) -> bool | str:

@@ -7,9 +7,9 @@ from comfy_api.latest import io, ui
 from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, read_pronunciation
 from .. import inputs
-from ..folders import NO_FILE, chosen_file, input_files
+from ..folders import chosen_file, input_files
 from ..models.memory import shown
-from ..schema import PronunciationSocket, output, schema
+from ..schema import PronunciationSocket, schema
 
 KINDS = (".txt",)
 NO_LIST = "none"
@@ -17,18 +17,14 @@ EXAMPLE = "# word = as it is read\nNguyen = win\nSQL = sequel\n"
 
 
 class Pronunciation(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSPronunciation",
-            inputs=[
-                inputs.text_box("words", EXAMPLE),
-                inputs.choice(
-                    "file", [NO_LIST, *(name for name in input_files(KINDS) if name != NO_FILE)], NO_LIST
-                ),
-            ],
-            outputs=[output(PronunciationSocket, "pronunciation")],
-        )
+    define_schema = schema(
+        "MorphTTSPronunciation",
+        inputs=lambda: [
+            inputs.text_box("words", EXAMPLE),
+            inputs.choice("file", [NO_LIST, *input_files(KINDS)], NO_LIST),
+        ],
+        outputs=[PronunciationSocket.Output("pronunciation")],
+    )
 
     validate_inputs = inputs.judged(words=lambda words: read_words(words), file=lambda name: read_file(name))
 

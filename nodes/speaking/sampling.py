@@ -7,7 +7,7 @@ from comfy_api.latest import io
 from ...morph.options import REQUEST, Sampling, TokenSampling
 from ...morph.setting import settings_of
 from .. import inputs
-from ..schema import SamplingSocket, output, schema
+from ..schema import SamplingSocket, schema
 
 SUBTALKER = "subtalker_"
 TOKEN = [name for name in settings_of(TokenSampling, REQUEST) if name != "do_sample"]
@@ -17,22 +17,20 @@ LATER = [prefix + name for name in TOKEN if name not in FIRST for prefix in ("",
 
 
 class SamplingSettings(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSampling",
-            advanced=" ".join(["greedy", *(SUBTALKER + name for name in ("greedy", *TOKEN))]),
-            inputs=[
-                *(token_input(name) for name in FIRST),
-                inputs.setting("repetition_penalty", Sampling),
-                *(token_input(SUBTALKER + name) for name in FIRST),
-                inputs.switch("greedy", False),
-                inputs.switch("subtalker_greedy", False),
-                inputs.setting("max_seconds", Sampling),
-                *(token_input(name, optional=True) for name in LATER),
-            ],
-            outputs=[output(SamplingSocket, "sampling")],
-        )
+    define_schema = schema(
+        "MorphTTSSampling",
+        advanced=" ".join(["greedy", *(SUBTALKER + name for name in ("greedy", *TOKEN))]),
+        inputs=lambda: [
+            *(token_input(name) for name in FIRST),
+            inputs.setting("repetition_penalty", Sampling),
+            *(token_input(SUBTALKER + name) for name in FIRST),
+            io.Boolean.Input("greedy", default=False),
+            io.Boolean.Input("subtalker_greedy", default=False),
+            inputs.setting("max_seconds", Sampling),
+            *(token_input(name, optional=True) for name in LATER),
+        ],
+        outputs=[SamplingSocket.Output("sampling")],
+    )
 
     @classmethod
     def execute(

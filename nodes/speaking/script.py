@@ -14,11 +14,12 @@ from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR, Script, check_script
 from ...morph.voice.voice import Voice
+from ...postprocess.checks import check_choice
 from .. import inputs
-from ..folders import NO_FILE, chosen_file, input_files
+from ..folders import chosen_file, input_files
 from ..models.memory import check_cast, check_voice
 from ..page.clips import show
-from ..schema import VoiceSocket, output, schema
+from ..schema import CastSocket, ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket, schema
 from ..sound.values import to_audio
 from .characters import States, find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
@@ -36,33 +37,29 @@ EXAMPLE_PATH = Path(__file__).resolve().parents[2] / "workflows" / "example scri
 
 
 class RenderScript(SpeakingNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return speaking_schema(
-            "MorphTTSRenderScript",
-            advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
-            "wrong_words",
-            inputs=[
-                inputs.model(optional=True),
-                inputs.cast(),
-                inputs.text_box("script", EXAMPLE),
-                *inputs.batch(),
-                inputs.number("gap", 0.3, (0.0, 60.0, 0.05)),
-                inputs.sampling(),
-                *inputs.takes(),
-                inputs.setting("trim_ends", optional=True),
-                *inputs.reuse_and_check(),
-                inputs.switch("sentence_subtitles", False, optional=True),
-                inputs.setting("wrong_words", optional=True),
-                inputs.pronunciation(),
-            ],
-            outputs=[
-                output(io.Audio, "lines", many=True),
-                output(io.Audio, "audio"),
-                output(io.String, "srt"),
-                output(io.String, "report"),
-            ],
-        )
+    define_schema = speaking_schema(
+        "MorphTTSRenderScript",
+        advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
+        "wrong_words",
+        inputs=lambda: [
+            ModelSocket.Input("model", optional=True),
+            CastSocket.Input("cast", optional=True),
+            inputs.text_box("script", EXAMPLE),
+            *inputs.batch(),
+            inputs.number("gap", 0.3, (0.0, 60.0, 0.05)),
+            SamplingSocket.Input("sampling", optional=True),
+            *inputs.retries(),
+            io.Boolean.Input("sentence_subtitles", default=False, optional=True),
+            inputs.setting("wrong_words", optional=True),
+            PronunciationSocket.Input("pronunciation", optional=True),
+        ],
+        outputs=[
+            io.Audio.Output("lines", is_output_list=True),
+            io.Audio.Output("audio"),
+            io.String.Output("srt"),
+            io.String.Output("report"),
+        ],
+    )
 
     validate_inputs = inputs.judged(script=check_script)
 
@@ -96,17 +93,13 @@ class RenderScript(SpeakingNode):
 
 
 class ScriptFromFile(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSScriptFromFile",
-            inputs=[
-                io.Combo.Input(
-                    "file", options=[name for name in input_files(KINDS) if name != NO_FILE] + [EXAMPLE_FILE]
-                )
-            ],
-            outputs=[output(io.String, "file_text")],
-        )
+    define_schema = schema(
+        "MorphTTSScriptFromFile",
+        inputs=lambda: [
+            inputs.choice("file", [*input_files(KINDS), EXAMPLE_FILE]),
+        ],
+        outputs=[io.String.Output("file_text")],
+    )
 
     validate_inputs = inputs.judged(file=lambda name: read_file(name))
 
@@ -149,35 +142,32 @@ Then let us walk. The rain has stopped.
 
 
 class DubCaptions(SpeakingNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return speaking_schema(
-            "MorphTTSDub",
-            advanced="batch_size language max_speed overrun decoding retries normalize_text reuse_lines overlap "
-            "read_sounds",
-            inputs=[
-                inputs.model(optional=True),
-                inputs.text_box("captions", CAPTIONS),
-                *inputs.batch(),
-                inputs.setting("max_speed", FitLimits),
-                inputs.setting("overrun", FitLimits),
-                VoiceSocket.Input("voice", optional=True),
-                inputs.cast(),
-                inputs.sampling(),
-                *inputs.takes(),
-                *inputs.reuse_and_check(),
-                inputs.choice("overlap", OVERLAPS, LATER, optional=True),
-                inputs.switch("read_sounds", False, optional=True),
-                inputs.pronunciation(),
-            ],
-            outputs=[
-                output(io.Audio, "lines", many=True),
-                output(io.Audio, "audio"),
-                output(io.String, "srt"),
-                output(io.String, "misfits"),
-                output(io.String, "report"),
-            ],
-        )
+    define_schema = speaking_schema(
+        "MorphTTSDub",
+        advanced="batch_size language max_speed overrun decoding retries normalize_text reuse_lines overlap "
+        "read_sounds",
+        inputs=lambda: [
+            ModelSocket.Input("model", optional=True),
+            inputs.text_box("captions", CAPTIONS),
+            *inputs.batch(),
+            inputs.setting("max_speed", FitLimits),
+            inputs.setting("overrun", FitLimits),
+            VoiceSocket.Input("voice", optional=True),
+            CastSocket.Input("cast", optional=True),
+            SamplingSocket.Input("sampling", optional=True),
+            *inputs.retries(trims=False),
+            inputs.choice("overlap", OVERLAPS, LATER, optional=True),
+            io.Boolean.Input("read_sounds", default=False, optional=True),
+            PronunciationSocket.Input("pronunciation", optional=True),
+        ],
+        outputs=[
+            io.Audio.Output("lines", is_output_list=True),
+            io.Audio.Output("audio"),
+            io.String.Output("srt"),
+            io.String.Output("misfits"),
+            io.String.Output("report"),
+        ],
+    )
 
     validate_inputs = inputs.judged(captions=read_captions)
 
@@ -201,7 +191,7 @@ class DubCaptions(SpeakingNode):
         from ...morph.script.dialogue import ScriptRequest
         from ...morph.script.dub import DOES_NOT_FIT, assemble_dub, read_subtitles
 
-        inputs.check(overlap=(OVERLAPS, overlap))
+        check_choice("overlap", overlap, OVERLAPS)
         limits = FitLimits(max_speed, overrun, overlap == OVER)
         speakers = with_narrator(cast, voice)
         with cls.stage({**given, "trim_silence": True}, speakers, is_live=False) as stage:

@@ -14,7 +14,7 @@ from ..models.memory import ManagedModel, check_model, check_voice
 from ..page.clips import show, to_clip
 from ..page.live import announce
 from ..page.progress import show_progress
-from ..schema import output, schema
+from ..schema import ModelSocket, SamplingSocket, VoiceSocket, schema
 from ..sound.values import facts_of_line
 from .common import to_audios
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
 
 class SweepNode(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSweep",
-            inputs=[
-                inputs.model(),
-                inputs.voice(),
-                inputs.text("The same sentence, spoken faster and faster: can you hear the difference?"),
-                inputs.language(),
-                io.String.Input("seq_groups", default="1, 3, 5, 7, 15"),
-                inputs.seed(),
-                inputs.sampling(),
-            ],
-            outputs=[
-                output(io.Image, "plot"),
-                output(io.Audio, "lines", many=True),
-                output(io.String, "table"),
-            ],
-            hidden=[io.Hidden.unique_id],
-            is_output_node=True,
-        )
+    define_schema = schema(
+        "MorphTTSSweep",
+        inputs=lambda: [
+            ModelSocket.Input("model"),
+            VoiceSocket.Input("voice"),
+            inputs.text_box(
+                "text", "The same sentence, spoken faster and faster: can you hear the difference?"
+            ),
+            inputs.language(),
+            io.String.Input("seq_groups", default="1, 3, 5, 7, 15"),
+            inputs.seed(),
+            SamplingSocket.Input("sampling", optional=True),
+        ],
+        outputs=[
+            io.Image.Output("plot"),
+            io.Audio.Output("lines", is_output_list=True),
+            io.String.Output("table"),
+        ],
+        hidden=[io.Hidden.unique_id],
+        is_output_node=True,
+    )
 
     validate_inputs = inputs.judged(text=inputs.check_text)
 

@@ -16,23 +16,23 @@ from .. import inputs
 from ..folders import NO_VOICE, local_checkpoints, voice_library
 from ..models.memory import ManagedModel, check_model, check_voice
 from ..models.remote import ServedModel
-from ..schema import ModelSocket, VoiceSocket, listed, output, schema
+from ..schema import ModelSocket, VoiceSocket, listed, schema
 from .saved_voices import Fingerprint, saved_voices
+
+NO_LIST = "cannot list the voice library"
 
 
 class SaveVoice(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSSaveVoice",
-            inputs=[
-                inputs.voice(),
-                io.String.Input("name", default="my voice"),
-                inputs.switch("overwrite", False),
-            ],
-            outputs=[output(VoiceSocket, "saved_voice")],
-            is_output_node=True,
-        )
+    define_schema = schema(
+        "MorphTTSSaveVoice",
+        inputs=lambda: [
+            VoiceSocket.Input("voice"),
+            io.String.Input("name", default="my voice"),
+            io.Boolean.Input("overwrite", default=False),
+        ],
+        outputs=[VoiceSocket.Output("saved_voice")],
+        is_output_node=True,
+    )
 
     validate_inputs = inputs.judged(name=lambda name: voice_library().path(name))
 
@@ -67,21 +67,14 @@ class SaveVoice(io.ComfyNode):
 
 
 class LoadVoice(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSLoadVoice",
-            inputs=[
-                io.Combo.Input(
-                    "name",
-                    options=listed(
-                        "cannot list the voice library", lambda: list(voice_library().sources()), [NO_VOICE]
-                    ),
-                ),
-                ModelSocket.Input("model", optional=True),
-            ],
-            outputs=[output(VoiceSocket, "loaded_voice")],
-        )
+    define_schema = schema(
+        "MorphTTSLoadVoice",
+        inputs=lambda: [
+            inputs.choice("name", listed(NO_LIST, lambda: voice_library().sources(), NO_VOICE)),
+            ModelSocket.Input("model", optional=True),
+        ],
+        outputs=[VoiceSocket.Output("loaded_voice")],
+    )
 
     validate_inputs = inputs.judged(name=lambda name: check_saved(name))
 

@@ -11,7 +11,7 @@ from ...morph.voice.excerpt import Excerpt, check_bounds, choose, propose, tell
 from ...morph.voice.measure import Measurement, measure, shape_of
 from .. import inputs
 from ..page.clips import Clip, write_clips
-from ..schema import output, schema
+from ..schema import schema
 from ..sound.values import to_audio, to_one_waveform
 
 if TYPE_CHECKING:
@@ -26,18 +26,16 @@ LATEST_S = 36_000.0  # that can be typed
 
 
 class TrimRecording(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSTrimRecording",
-            inputs=[
-                io.Audio.Input("audio"),
-                inputs.number("start", 0.0, (0.0, LATEST_S, 0.01)),
-                inputs.number("end", 0.0, (0.0, LATEST_S, 0.01)),
-            ],
-            outputs=[output(io.Audio, "trimmed"), output(io.String, "report")],
-            is_output_node=True,
-        )
+    define_schema = schema(
+        "MorphTTSTrimRecording",
+        inputs=lambda: [
+            io.Audio.Input("audio"),
+            inputs.number("start", 0.0, (0.0, LATEST_S, 0.01)),
+            inputs.number("end", 0.0, (0.0, LATEST_S, 0.01)),
+        ],
+        outputs=[io.Audio.Output("trimmed"), io.String.Output("report")],
+        is_output_node=True,
+    )
 
     @classmethod
     def validate_inputs(cls, start: float | None = None, end: float | None = None) -> bool | str:

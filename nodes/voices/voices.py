@@ -1,6 +1,6 @@
 """The nodes that create a voice: from a recording, a preset, a description, or other voices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,21 @@ from ...morph.voice.measure import measure
 from ...morph.voice.recording import read_recording
 from ...morph.voice.transcript import transcribe_recording
 from ...morph.voice.voice import Voice, check_design, check_transcript, known_speaker
+from ...postprocess.checks import check_choice
 from .. import inputs
 from ..folders import local_checkpoints
 from ..models.load import load_recogniser
 from ..models.memory import ManagedModel, check_model, check_voice
 from ..models.remote import ServedModel
 from ..page.progress import show_progress
-from ..schema import ModelSocket, VoiceSocket, output, schema
+from ..schema import ModelSocket, VoiceSocket, schema
 from ..sound.values import to_one_waveform
 
 MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
 # Mode names shown in ComfyUI -> the engine's names.
 MODES = {"x-vector": "x_vector", "ICL": "icl"}
 NO_RECOGNISER = "off"
-LETTERS, REQUIRED = "abcd", "ab"  # of the voices of a blend
+REQUIRED, OPTIONAL = "ab", "cd"  # letters of a blend's voices
 NOT_CONNECTED = "not connected"  # what no link gives
 # Its source and licence are beside it
 PACKED = Path(__file__).resolve().parents[2] / "recordings" / "austen.flac"
@@ -41,22 +42,20 @@ MORE = (2, 3)  # pairs beside the first
 
 
 class CloneVoice(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSCloneVoice",
-            advanced="pad_reference transcribe",
-            inputs=[
-                inputs.model(),
-                io.Audio.Input("audio", optional=True),
-                inputs.choice("mode", MODES, "x-vector"),
-                inputs.text_box("transcript", "", optional=True),
-                inputs.switch("pad_reference", False, optional=True),
-                inputs.choice("transcribe", [NO_RECOGNISER, *RECOGNISERS], NO_RECOGNISER, optional=True),
-            ],
-            outputs=[output(VoiceSocket, "made_voice")],
-            hidden=[io.Hidden.unique_id],
-        )
+    define_schema = schema(
+        "MorphTTSCloneVoice",
+        advanced="pad_reference transcribe",
+        inputs=lambda: [
+            ModelSocket.Input("model"),
+            io.Audio.Input("audio", optional=True),
+            inputs.choice("mode", MODES, "x-vector"),
+            inputs.text_box("transcript", "", optional=True),
+            io.Boolean.Input("pad_reference", default=False, optional=True),
+            inputs.choice("transcribe", [NO_RECOGNISER, *RECOGNISERS], NO_RECOGNISER, optional=True),
+        ],
+        outputs=[VoiceSocket.Output("made_voice")],
+        hidden=[io.Hidden.unique_id],
+    )
 
     @classmethod
     def validate_inputs(
@@ -83,7 +82,7 @@ class CloneVoice(io.ComfyNode):
         audio: dict[str, Any] | None = None,
     ) -> io.NodeOutput:
         check_model(model)
-        inputs.check(mode=(MODES, mode))
+        check_choice("mode", mode, tuple(MODES))
         notes: list[str] = []
         if audio is None:
             audio, transcript = packed_recording()
@@ -94,7 +93,7 @@ class CloneVoice(io.ComfyNode):
         if mode == "ICL" and transcribe != NO_RECOGNISER and not transcript.strip():
             with show_progress(cls.hidden.unique_id) as progress:
                 recogniser = load_recogniser(transcribe, progress)
-                progress.say("hearing the recording")
+                progress.say("transcribing the recording")
                 transcript = transcribe_recording(recogniser, waveform, audio["sample_rate"])
             notes += [f"{recogniser.name} heard: {transcript}"]
         options = CloneOptions(MODES[mode], transcript, pad_reference)
@@ -114,20 +113,18 @@ def packed_recording() -> tuple[dict[str, Any], str]:
 
 
 class PresetVoice(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSPresetVoice",
-            advanced="instruct custom_speaker",
-            inputs=[
-                ModelSocket.Input("model", optional=True),
-                inputs.choice("speaker", [*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS], DEMO_SPEAKERS[0]),
-                inputs.text_box("instruct", "", optional=True),
-                io.String.Input("custom_speaker", default="", optional=True),
-            ],
-            outputs=[output(VoiceSocket, "made_voice")],
-            hidden=[io.Hidden.prompt],
-        )
+    define_schema = schema(
+        "MorphTTSPresetVoice",
+        advanced="instruct custom_speaker",
+        inputs=lambda: [
+            ModelSocket.Input("model", optional=True),
+            inputs.choice("speaker", [*DEMO_SPEAKERS, *PUBLISHED_SPEAKERS], DEMO_SPEAKERS[0]),
+            inputs.text_box("instruct", "", optional=True),
+            io.String.Input("custom_speaker", default="", optional=True),
+        ],
+        outputs=[VoiceSocket.Output("made_voice")],
+        hidden=[io.Hidden.prompt],
+    )
 
     @classmethod
     def execute(
@@ -156,18 +153,16 @@ def check_speaker_of(speaker: str, prompt: Mapping[str, Any]) -> None:
 
 
 class DesignVoice(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSDesignVoice",
-            inputs=[
-                inputs.model(),
-                inputs.text_box(
-                    "description", "A warm, calm woman of about forty with a low voice, speaking slowly."
-                ),
-            ],
-            outputs=[output(VoiceSocket, "made_voice")],
-        )
+    define_schema = schema(
+        "MorphTTSDesignVoice",
+        inputs=lambda: [
+            ModelSocket.Input("model"),
+            inputs.text_box(
+                "description", "A warm, calm woman of about forty with a low voice, speaking slowly."
+            ),
+        ],
+        outputs=[VoiceSocket.Output("made_voice")],
+    )
 
     validate_inputs = inputs.judged(description=check_design)
 
@@ -177,38 +172,29 @@ class DesignVoice(io.ComfyNode):
         return io.NodeOutput(model.design_voice(description))
 
 
-def weight_input(letter: str, optional: bool = False) -> io.Input:
-    return inputs.number(f"weight_{letter}", 1.0, (-100.0, 100.0, 0.05), optional=optional)
+def blend_inputs(letters: str, optional: bool) -> list[io.Input]:
+    voices = [VoiceSocket.Input(f"voice_{one}", optional=optional) for one in letters]
+    span = (-100.0, 100.0, 0.05)
+    return voices + [inputs.number(f"weight_{one}", 1.0, span, optional=optional) for one in letters]
 
 
 class BlendVoices(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSBlendVoices",
-            inputs=[
-                VoiceSocket.Input("voice_a"),
-                VoiceSocket.Input("voice_b"),
-                weight_input("a"),
-                weight_input("b"),
-                VoiceSocket.Input("voice_c", optional=True),
-                VoiceSocket.Input("voice_d", optional=True),
-                weight_input("c", optional=True),
-                weight_input("d", optional=True),
-                inputs.model(optional=True),
-            ],
-            outputs=[output(VoiceSocket, "made_voice")],
-        )
+    define_schema = schema(
+        "MorphTTSBlendVoices",
+        inputs=lambda: [
+            *blend_inputs(REQUIRED, False),
+            *blend_inputs(OPTIONAL, True),
+            ModelSocket.Input("model", optional=True),
+        ],
+        outputs=[VoiceSocket.Output("made_voice")],
+    )
 
     @classmethod
     def execute(cls, model: ManagedModel | None = None, **given: Any) -> io.NodeOutput:
         """Blend the voices that are connected: ``voice_a`` with the share ``weight_a``, and so on."""
-        letters = [one for one in LETTERS if one in REQUIRED or given.get(f"voice_{one}") is not None]
-        for letter in letters:
-            check_voice(given.get(f"voice_{letter}"), f"voice_{letter}")
-        voices = [given[f"voice_{letter}"] for letter in letters]
-        weights = [given.get(f"weight_{letter}", 1.0) for letter in letters]
-        return mixed(model, lambda ready: blend_voices(voices, weights, ready))
+        voices = connected(given, [f"voice_{one}" for one in REQUIRED], [f"voice_{one}" for one in OPTIONAL])
+        weights = [given.get(name.replace("voice", "weight"), 1.0) for name in voices]
+        return mixed(model, lambda ready: blend_voices([*voices.values()], weights, ready))
 
 
 def mixed(model: ManagedModel | None, mix: Callable[[Model | None], Voice]) -> io.NodeOutput:
@@ -223,35 +209,32 @@ def mixed(model: ManagedModel | None, mix: Callable[[Model | None], Voice]) -> i
 
 
 class ShiftVoice(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSShiftVoice",
-            inputs=[
-                inputs.voice(),
-                VoiceSocket.Input("toward"),
-                VoiceSocket.Input("away"),
-                inputs.number("strength", 1.0, (*SHIFT_STRENGTHS, 0.05)),
-                *(VoiceSocket.Input(f"{side}_{number}", optional=True) for number in MORE for side in SIDES),
-                inputs.model(optional=True),
-            ],
-            outputs=[output(VoiceSocket, "made_voice")],
-        )
+    define_schema = schema(
+        "MorphTTSShiftVoice",
+        inputs=lambda: [
+            VoiceSocket.Input("voice"),
+            VoiceSocket.Input("toward"),
+            VoiceSocket.Input("away"),
+            inputs.number("strength", 1.0, (*SHIFT_STRENGTHS, 0.05)),
+            *(VoiceSocket.Input(f"{side}_{number}", optional=True) for number in MORE for side in SIDES),
+            ModelSocket.Input("model", optional=True),
+        ],
+        outputs=[VoiceSocket.Output("made_voice")],
+    )
 
     @classmethod
     def execute(
         cls, voice: Voice, strength: float, model: ManagedModel | None = None, **given: Voice | None
     ) -> io.NodeOutput:
         check_voice(voice)
-        toward, away = (connected(side, given) for side in SIDES)
-        shift = Shift(toward, away, strength)
+        sides = (connected(given, [side], [f"{side}_{one}" for one in MORE]) for side in SIDES)
+        shift = Shift(*([*voices.values()] for voices in sides), strength)
         return mixed(model, lambda ready: shift_voice(voice, shift, ready))
 
 
-def connected(side: str, given: dict[str, Any]) -> list[Voice]:
-    """Return the voices of a side, of which the first is required; ValueError for anything else."""
-    more = [f"{side}_{number}" for number in MORE]
-    names = [side, *(name for name in more if given.get(name) is not None)]
+def connected(given: Mapping[str, Any], required: Sequence[str], optional: Sequence[str]) -> dict[str, Voice]:
+    """Return the connected voices by input; ValueError if a required one is missing, or a value is no voice."""
+    names = [*required, *(name for name in optional if given.get(name) is not None)]
     for name in names:
         check_voice(given.get(name), name)
-    return [given[name] for name in names]
+    return {name: given[name] for name in names}

@@ -1,6 +1,7 @@
 // The list of checkpoints in Load Qwen3-TTS Model says which are on this machine and how much the others would download.
 // What the widget holds, and what is saved and queued, stays the plain name.
 import { app } from "../../../scripts/app.js"
+import { widgetOf } from "./nodes.js"
 
 const NODE = "MorphTTSLoadModel"
 const WIDGET = "checkpoint"
@@ -11,16 +12,12 @@ async function readLabels() {
   if (answer.ok) labels = (await answer.json()).labels
 }
 
-function label(node) {
-  const widget = node.widgets?.find((one) => one.name === WIDGET)
-  if (widget) widget.options.getOptionLabel = (value) => labels[value] ?? String(value ?? "")
-}
-
 app.registerExtension({
   name: "MorphTTS.checkpoints",
   setup: readLabels,
   nodeCreated(node) {
-    if (node.comfyClass === NODE) label(node)
+    if (node.comfyClass === NODE)
+      widgetOf(node, WIDGET).options.getOptionLabel = (value) => labels[value] ?? String(value ?? "")
   },
   refreshComboInNodes: readLabels,
 })

@@ -1,4 +1,6 @@
 // The page's one audio element for finished recordings. Nothing is loaded before it is played.
+import { app } from "../../../scripts/app.js"
+
 let element, owner // owner: the list that plays, with show() and ended()
 
 /** Whether this list's recording is audible now. */
@@ -8,6 +10,10 @@ export const isOwner = (list) => owner === list
 /** Seconds into the recording. */
 export const position = () => element?.currentTime ?? 0
 export const seek = (seconds) => { element.currentTime = seconds }
+
+/** A file's address. ``version``: a file that was replaced keeps its name, and browsers would play a cached one. */
+export const addressOf = ({ filename, subfolder, type, version = "" }) =>
+  app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type, version })}`)
 
 /** Stop what plays: one sound at a time. Its position is kept. */
 export function stopClips() {

@@ -3,18 +3,16 @@
 // Below the list are the words of the one that plays, where they have times (lit_words.js).
 import { app } from "../../../scripts/app.js"
 import * as sound from "./clip_sound.js"
-import { keep, keyIn, keyOf, recall, remember } from "./clip_store.js"
-import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
+import { Display } from "./display.js"
+import { addStyle, button, keepEvents, make, MARGIN, turn } from "./elements.js"
 import { LINE, LitWords, STYLE as LIT_STYLE } from "./lit_words.js"
-import { allNodes, extend, PREFIX, widgetOf } from "./nodes.js"
-import { isHere, runOf } from "./runs.js"
+import { extend, PREFIX } from "./nodes.js"
 import { say } from "./words.js"
 
 export { stopClips } from "./clip_sound.js"
 
 const KEY = "morph_clips" // of a node's output
 const FOLDED = ["MorphTTSSaveSpeech"] // their lists begin folded: the node that speaks lists the same recordings
-const WIDGET = "speech_clips" // name of the widget; no input has this name
 const ROW = 26, MOST_ROWS = 6 // pixels; more rows scroll
 const PADDING = 4 // pixels
 const MOST_LIT = 3 // lines of words; more scroll
@@ -24,36 +22,20 @@ const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 const STEPS = 1000 // of the slider
 const UNDO_MS = 2000 // an undo builds all nodes again: sound goes on if its node is back within this time
 
-// Key of a node -> ClipList. A node that was built again keeps its list: what plays goes on, and Nodes 2.0 keeps the
-// element of a node that it knows.
-const lists = new Map()
-
-// ``version``: a file that was replaced keeps its name, and the browser would play the old one from its cache.
-export const address = ({ filename, subfolder, type, version = "" }) =>
-  app.api.apiURL(`/view?${new URLSearchParams({ filename, subfolder, type, version })}`)
-
 function time(seconds) {
   if (seconds < 60) return `${seconds.toFixed(1)} s`
   const whole = Math.round(seconds)
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`
 }
 
-function button(text, title, onclick) {
-  const made = make("button", "morph-clip-button", text, title)
-  made.type = "button"
-  made.setAttribute("aria-label", title)
-  made.onclick = onclick
-  return made
-}
+const clipButton = (text, title, onclick) => button("morph-clip-button", text, title, onclick)
 
 /** The list of one node. */
 class ClipList {
   /** ``folds``: whether it is folded at first, and has a button that unfolds it. */
   constructor(folds) {
-    this.node = /** @type {any} */ (undefined) // which has this list now
-    this.clips = []
-    this.players = []
-    this.compare = false
+    this.node = this.shown = /** @type {any} */ (undefined) // which node has this list now, and what its run returned
+    this.clips = this.players = this.order = /** @type {any[]} */ ([])
     this.folds = this.folded = folds
     this.frame = 0 // of the next look at what is heard
     this.right = this.asked = 0 // guesses
@@ -63,15 +45,17 @@ class ClipList {
     keepEvents(this.element, ({ target }) => (this.lit.element.contains(target) ? this.lit.element : this.rows))
   }
 
-  fill(clips, compare) {
-    this.clips = clips
-    this.compare = compare && clips.length > 1
+  fill(shown) {
+    if (shown === this.shown) return // after an undo
+    this.shown = shown
+    this.clips = shown.clips
+    this.compare = shown.compare && this.clips.length > 1
     this.current = undefined // index of the clip that plays or played last
     this.all = false // whether the next one follows
     this.blind = false
     this.right = this.asked = 0
     this.verdict = ""
-    this.order = clips.map((_, index) => index)
+    this.order = this.clips.map((_, index) => index)
     this.build()
   }
 
@@ -115,12 +99,12 @@ class ClipList {
   buildHead() {
     const head = make("div", "morph-clips-head")
     if (this.folds) head.append(this.buildFold())
-    head.append(button(`▶ ${say("Play all")}`, say("Play all in order"), () => this.playAll()))
+    head.append(clipButton(`▶ ${say("Play all")}`, say("Play all in order"), () => this.playAll()))
     if (this.compare)
       head.append(
         this.blind
-          ? button(say("Show names"), say("Show names"), () => this.setBlind(false))
-          : button(say("Blind test"), say("Hide and shuffle the names, and guess"), () => this.setBlind(true)),
+          ? clipButton(say("Show names"), say("Show names"), () => this.setBlind(false))
+          : clipButton(say("Blind test"), say("Hide and shuffle the names, and guess"), () => this.setBlind(true)),
       )
     this.note.textContent = this.note.title = this.count()
     head.append(this.slider, this.note)
@@ -137,7 +121,7 @@ class ClipList {
 
   buildFold() {
     const words = this.folded ? say("Show the list") : say("Hide the list")
-    const made = button(this.folded ? "▸" : "▾", words, () => this.fold())
+    const made = clipButton(this.folded ? "▸" : "▾", words, () => this.fold())
     made.classList.add("morph-clips-fold")
     made.setAttribute("aria-expanded", String(!this.folded))
     return made
@@ -146,10 +130,7 @@ class ClipList {
   /** Fold the rows, or unfold them: the node grows, and shrinks again. */
   fold() {
     this.folded = !this.folded
-    if (!this.folded) this.before = this.node.size[1]
-    this.build()
-    if (this.folded) takeRoom(this.node, this.before)
-    else giveRoom(this.node)
+    turn(this, !this.folded, () => this.build())
   }
 
   buildSlider() {
@@ -165,11 +146,11 @@ class ClipList {
     const row = make("div", "morph-clip")
     const number = String(clip.number ?? index + 1)
     const name = this.blind ? LETTERS[place] : clip.name || number
-    const play = button("▶", "", () => this.toggle(index))
+    const play = clipButton("▶", "", () => this.toggle(index))
     row.append(play)
     if (!this.blind && !this.compare && !this.isAlone && clip.name) row.append(make("i", "", number))
     if (!this.isAlone || clip.name) row.append(make("b", "", name, name))
-    if (this.blind) row.append(button(say("This one"), say("{0} is {1}", name, this.sought.name), () => this.guess(index)))
+    if (this.blind) row.append(clipButton(say("This one"), say("{0} is {1}", name, this.sought.name), () => this.guess(index)))
     else this.tell(row, clip)
     this.rows.append(row)
     return { index, name, play, row }
@@ -183,7 +164,7 @@ class ClipList {
     row.append(make("span", "morph-clip-time", time(clip.seconds)))
     const link = make("a", "morph-clip-button", "↓", `${say("Download")} ${clip.filename}`)
     link.setAttribute("aria-label", `${say("Download")} ${clip.filename}`)
-    row.append(Object.assign(link, { href: address(clip), download: clip.filename }))
+    row.append(Object.assign(link, { href: sound.addressOf(clip), download: clip.filename }))
   }
 
   /** Show what plays and where it is. */
@@ -230,7 +211,7 @@ class ClipList {
     const before = this.current
     this.current = index
     const goesOn = sound.isOwner(this) && before === index && from !== 0
-    const works = await (goesOn ? sound.resumeClip() : sound.playClip(this, address(this.clips[index]), from))
+    const works = await (goesOn ? sound.resumeClip() : sound.playClip(this, sound.addressOf(this.clips[index]), from))
     if (!works && this.current === index) this.fail(index)
     this.show()
   }
@@ -315,46 +296,15 @@ function shuffle(list) {
   }
 }
 
-/** The node's list, on the node as a widget that is neither saved nor sent with a prompt. */
-function listOf(node) {
-  const key = keyOf(node)
-  const list = lists.get(key) ?? new ClipList(FOLDED.includes(node.type))
-  lists.set(key, list)
-  list.node = node
-  if (hasList(node)) return list
-  addElement(node, WIDGET, "MORPH_TTS_CLIPS", list.element, () => list.height)
-  return list
-}
+const lists = new Display(
+  "speech_clips", "MORPH_TTS_CLIPS", "clips", (node) => new ClipList(FOLDED.includes(node.type)))
 
-const hasList = (node) => Boolean(widgetOf(node, WIDGET))
-
-/** Show the clips that a run returned on its node; keep them for the node that they are of, if that is not open. */
+/** Show the clips that a run returned on its node. */
 async function showClips(node, output) {
   const clips = output?.[KEY]
-  if (!Array.isArray(clips) || !clips.length) return
-  const compare = Boolean(output[`${KEY}_compare`]?.[0])
-  const run = await runOf()
-  if (!isHere(run)) {
-    keep(keyIn(run.workflow, node.id, run.types.get(String(node.id))), { clips, compare })
-    return
-  }
-  const list = listOf(node)
-  if (sound.isOwner(list)) sound.stopClips()
-  list.fill(clips, compare)
-  remember(node, { clips, compare })
-  giveRoom(node)
-  document.dispatchEvent(new CustomEvent("morph.clips.shown", { detail: node })) // live.js gives way
-}
-
-/** Show again what nodes showed before the graph was loaded: after a reload, an undo, or a change of the workflow. */
-function restore() {
-  for (const node of allNodes()) {
-    const shown = node.type?.startsWith(PREFIX) && !hasList(node) && recall(node)
-    if (!shown?.clips) continue // Trim Recording shows something else
-    const list = listOf(node)
-    if (list.clips !== shown.clips) list.fill(shown.clips, shown.compare)
-    giveRoom(node)
-  }
+  if (!clips?.length) return
+  const isShown = await lists.showRun(node, { clips, compare: Boolean(output[`${KEY}_compare`]?.[0]) })
+  if (isShown) document.dispatchEvent(new CustomEvent("morph.clips.shown", { detail: node })) // live.js gives way
 }
 
 /** A deleted node falls silent, unless an undo has put another one in its place. */
@@ -398,10 +348,10 @@ const STYLE = `
 app.registerExtension({
   name: "MorphTTS.Clips",
   setup() {
-    document.head.append(make("style", "", STYLE + LIT_STYLE))
+    addStyle(STYLE + LIT_STYLE)
     sound.listenToOthers()
   },
-  afterConfigureGraph: restore,
+  afterConfigureGraph: () => lists.restore(),
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (!nodeData.name.startsWith(PREFIX)) return
     extend(nodeType, "onExecuted", showClips)

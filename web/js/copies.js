@@ -4,16 +4,9 @@ import { app } from "../../../scripts/app.js"
 
 export const TEMPLATE_IDS = "5b3f0a5e-7774-4d6f-9a70-" // the ids of all shipped workflows begin with this
 
-/** A random id; a page without TLS has no randomUUID. */
-function newId() {
-  if (crypto.randomUUID) return crypto.randomUUID()
-  const digits = [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("")
-  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5")
-}
-
 app.registerExtension({
   name: "MorphTTS.Copies",
   beforeConfigureGraph(workflow) {
-    if (workflow?.id?.startsWith?.(TEMPLATE_IDS)) workflow.id = newId()
+    if (workflow?.id?.startsWith?.(TEMPLATE_IDS)) workflow.id = window.LiteGraph.uuidv4()
   },
 })

@@ -1,5 +1,6 @@
 // Page elements, and room for them on a node. They work on the classic canvas and in Nodes 2.0.
 import { app } from "../../../scripts/app.js"
+import { widgetOf } from "./nodes.js"
 
 export const MARGIN = 4 // pixels; the classic canvas subtracts the margin on both sides
 const LEAST_TEXT = 110, MOST_TEXT = 150 // pixels, about 6 and 9 lines: what a node's own text box keeps
@@ -12,6 +13,12 @@ export function make(kind, name, text = "", title = "") {
   if (title) element.title = title
   return element
 }
+
+/** A button; ``title`` also names it for a screen reader. */
+export const button = (name, text, title, onclick) =>
+  Object.assign(make("button", name, text, title), { type: "button", ariaLabel: title, onclick })
+
+export const addStyle = (text) => document.head.append(make("style", "", text))
 
 /**
  * Keep the page from taking these events: keys are its shortcuts, a press drags the node, the wheel zooms.
@@ -32,6 +39,7 @@ export function keepEvents(element, scrolled) {
 
 /** Put an element on a node, as a widget that is neither saved nor sent with a prompt; ``height`` returns pixels. */
 export function addElement(node, name, type, element, height, options = {}) {
+  const before = node.size[1]
   const widget = node.addDOMWidget(name, type, element, {
     getMinHeight: height, getMaxHeight: height, getHeight: height, margin: MARGIN, serialize: false, ...options,
   })
@@ -41,7 +49,23 @@ export function addElement(node, name, type, element, height, options = {}) {
   widget.computeLayoutSize = undefined
   widget.computeSize = () => [0, height()]
   node.widgets.push(node.widgets.pop()) // Nodes 2.0 looks at the widgets again
-  return widget
+  return Object.assign(widget, { before })
+}
+
+/** Remove what ``addElement`` put on a node, if it is there; the node shrinks again. */
+export function removeElement(node, name) {
+  const widget = widgetOf(node, name)
+  if (!widget) return
+  node.removeWidget(widget)
+  takeRoom(node, widget.before)
+}
+
+/** Draw what a node shows folded or unfolded: the node grows, and shrinks again. */
+export function turn(shown, isOpen, draw) {
+  if (isOpen) shown.before = shown.node.size[1]
+  draw()
+  if (isOpen) giveRoom(shown.node)
+  else takeRoom(shown.node, shown.before)
 }
 
 /** Enlarge a node for what it shows, so that its own text box keeps its height. */
@@ -54,7 +78,7 @@ export function giveRoom(node) {
 }
 
 /** Make a node as high as it was before it was given room, as far as its widgets allow. */
-export function takeRoom(node, before) {
+function takeRoom(node, before) {
   keepText(node)
   const least = window.LiteGraph.vueNodesMode ? 0 : node.computeSize()[1]
   node.setSize([node.size[0], Math.max(Math.min(node.size[1], before), least)])

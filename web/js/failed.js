@@ -2,11 +2,11 @@
 // begins, and in a message of the page. Newer pages say only that something is wrong, and keep the sentence in a log.
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clip_sound.js"
-import { remember } from "./clip_store.js"
-import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
-import { isOfHearing } from "./hearing.js"
+import { forget } from "./display.js"
+import { addElement, addStyle, giveRoom, keepEvents, make, MARGIN, removeElement } from "./elements.js"
 import { tell } from "./messages.js"
 import { allNodes, findNode, PREFIX, widgetOf } from "./nodes.js"
+import { isOfPreview } from "./preview.js"
 import { isHere, runOf } from "./runs.js"
 
 const WIDGET = "shown_error" // name of the widget; no input has this name
@@ -34,18 +34,11 @@ function showOn(node, sentence) {
   const element = make("div", "morph-failed", sentence)
   element.setAttribute("role", "alert")
   keepEvents(element, () => element)
-  const before = node.size[1]
-  const widget = addElement(node, WIDGET, "MORPH_TTS_ERROR", element, () => heightOf(sentence, node.size[0]))
-  widget.before = before
+  addElement(node, WIDGET, "MORPH_TTS_ERROR", element, () => heightOf(sentence, node.size[0]))
   giveRoom(node)
 }
 
-function clear(node) {
-  const widget = widgetOf(node, WIDGET)
-  if (!widget) return
-  node.removeWidget(widget)
-  takeRoom(node, widget.before)
-}
+const clear = (node) => removeElement(node, WIDGET)
 
 /** The name under which a user knows the node: of one that is not open, that of its type. */
 function titleOf(node, type) {
@@ -56,7 +49,7 @@ function titleOf(node, type) {
 function clearPast(node) {
   if (widgetOf(node, CLIPS)) {
     stopClips()
-    remember(node, {})
+    forget(node)
   }
   for (const widget of node.widgets?.filter(({ name }) => [CLIPS, TEXT].includes(name)) ?? []) node.removeWidget(widget)
 }
@@ -74,7 +67,7 @@ export const clearAll = () => allNodes().forEach(clear)
 
 async function onError({ detail }) {
   const { prompt_id: prompt, node_id: id, node_type: type } = detail
-  if (!type?.startsWith(PREFIX) || isOfHearing(id)) return
+  if (!type?.startsWith(PREFIX) || isOfPreview(id)) return
   const isOpen = isHere(await runOf(prompt)), { node } = findNode(id)
   if (isOpen && node) clearPast(node)
   tellWhy(id, type, sentenceOf(detail), isOpen)
@@ -88,7 +81,7 @@ const STYLE = `
 app.registerExtension({
   name: "MorphTTS.Failed",
   setup() {
-    document.head.append(make("style", "", STYLE))
+    addStyle(STYLE)
     app.api.addEventListener("execution_error", onError)
     app.api.addEventListener("execution_start", clearAll)
   },

@@ -1,13 +1,14 @@
-// Speech is heard while its node makes it. The server announces a stream (event "morph.speech"), this page fetches its
-// samples and plays them; a small player on the node shows it, until it has ended and the node lists its recordings
-// (clips.js). A page setting turns it off or sets the volume.
+// Streamed speech plays while its node generates it. The server announces a stream (event "morph.speech"); this page
+// fetches its samples and plays them. A small player on the node shows it, until it has ended and the node lists its
+// recordings (clips.js). A page setting turns it off or sets the volume.
 import { app } from "../../../scripts/app.js"
+import { ask } from "./ask.js"
 import { stopClips } from "./clips.js"
 import { LitWords } from "./lit_words.js"
-import { addElement, giveRoom, MARGIN, takeRoom } from "./elements.js"
+import { addElement, addStyle, button, giveRoom, make, MARGIN, removeElement } from "./elements.js"
 import { findNode, widgetOf } from "./nodes.js"
-import { isOfHearing } from "./hearing.js"
 import { openSound, StreamPlayer } from "./player.js"
+import { isOfPreview } from "./preview.js"
 import { isHere, runOf } from "./runs.js"
 import { say } from "./words.js"
 
@@ -21,6 +22,7 @@ const REFUSAL_HEIGHT = 84
 const NO_WORDS = []
 const SPEAKING = ["MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSSweep"] // heard while they run
 
+const bar = make("div", "morph-live-bar") // for runs whose node cannot be seen
 const runs = new Map() // stream id -> Run
 const shown = new Map() // execution id of a node -> the Run that its widget shows
 const api = app.api
@@ -45,55 +47,45 @@ function setVolume(percent) {
   if (gain) gain.gain.value = Math.min(Math.max(percent ?? 80, 0), 100) / 100
 }
 
-/** Tell the server whether this page wants to hear what it queues: as the setting says, or as it is about to. */
-async function ask(on = setting(ON)) {
+/** Tell the server whether this page wants its runs streamed: as the setting says, or as it is about to. */
+async function listen(on = setting(ON)) {
   const client = api.clientId ?? api.initialClientId
   const wanted = on !== false
   const question = `${client} ${wanted}`
   if (!client || question === asked) return
   asked = question
-  const body = JSON.stringify({ client, wanted })
-  const headers = { "Content-Type": "application/json" }
-  const answer = await fetch(api.apiURL(`${ROUTE}/listen`), { method: "POST", headers, body })
-  if (answer.status === 403) return refuse(await answer.json()) // asking again would not help
-  if (!answer.ok) asked = undefined
-  else if (!caughtUp) {
-    caughtUp = true
-    await catchUp(client, ({ ended }) => !ended) // the page was loaded again during a run
+  try {
+    await ask(`${ROUTE}/listen`, JSON.stringify({ client, wanted }))
+  } catch (error) {
+    if (error.status === 403) refuse(error) // asking again would not help
+    else asked = undefined
+    return
   }
+  if (caughtUp) return
+  caughtUp = true
+  await catchUp(client, ({ ended }) => !ended) // the page was loaded again during a run
 }
 
-/** Keep what to tell the user: a page that was opened by a name hears nothing until its owner has listed the name. */
+/** Keep what to tell the user: a page that was opened by a name gets no stream until its owner has listed the name. */
 function refuse({ error, unlisted_host: host, variable }) {
   refusal = host
     ? say("Not played while it is generated: this page was opened as {0}, which is not a listed name. Open it by address or localhost, or start ComfyUI with {1}={0}", host, variable)
     : `${say("Not played while it is generated:")} ${error}`
 }
 
-/** Say once, on a node that speaks, why it is not heard. */
+/** Say once, on a node that speaks, why it does not play. */
 function tellRefusal({ detail }) {
   if (!refusal || setting(ON) === false) return
   const id = typeof detail === "object" ? detail?.node : detail // frontend 1.32.9 gives the id alone
   const { node } = findNode(id ?? "")
   if (!node || !SPEAKING.includes(node.type)) return
-  const element = document.createElement("div")
-  element.className = "morph-live morph-live-refused"
-  const words = document.createElement("span")
-  words.textContent = words.title = refusal
-  element.append(words, closeButton(() => removeWidget(node)))
+  const element = make("div", "morph-live morph-live-refused")
+  element.append(make("span", "", refusal, refusal), closeButton(() => removeElement(node, WIDGET)))
   refusal = undefined
   putOn(node, element, REFUSAL_HEIGHT)
 }
 
-function closeButton(onclick) {
-  const close = document.createElement("button")
-  close.className = "morph-live-close"
-  close.textContent = "×"
-  close.title = say("Close")
-  close.setAttribute("aria-label", close.title)
-  close.onclick = onclick
-  return close
-}
+const closeButton = (onclick) => button("morph-live-close", "×", say("Close"), onclick)
 
 function time(seconds) {
   return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`
@@ -111,11 +103,9 @@ class Run {
     const context = audio(sample_rate)
     this.player = new StreamPlayer(context, gain, sample_rate, last?.player)
     this.player.expected = 0
-    this.element = document.createElement("div")
-    this.element.className = "morph-live"
-    this.button = document.createElement("button")
-    this.button.onclick = () => this.toggle()
-    this.label = document.createElement("span")
+    this.element = make("div", "morph-live")
+    this.button = button("", "", "", () => this.toggle())
+    this.label = make("span", "")
     this.lit = new LitWords((moment) => this.playFrom(moment))
     this.element.append(this.button, this.label, this.lit.element)
     this.timer = /** @type {number | undefined} */ (setInterval(() => this.show(), REFRESH))
@@ -144,7 +134,7 @@ class Run {
     this.player.finish()
   }
 
-  /** Read the stream from a sample on; return whether it is over. */
+  /** Read the stream from a sample on, to its end; return true. */
   async fetch(from) {
     this.abort = new AbortController()
     const answer = await fetch(api.apiURL(`${ROUTE}/${this.id}?from=${from}`), { signal: this.abort.signal })
@@ -168,7 +158,7 @@ class Run {
     this.blocked = !(await openSound(context, 300))
     this.show()
     if (!this.blocked) return
-    // Firefox may take longer to open the sound device. What has come by then is heard from its beginning.
+    // Firefox may take longer to open the sound device. What has come by then plays from its beginning.
     await context.resume()
     this.blocked = false
     this.show()
@@ -190,7 +180,7 @@ class Run {
     this.show()
   }
 
-  /** Play from a word of the line that is heard, or was heard last. */
+  /** Play from a word of the line that plays, or played last. */
   playFrom(moment) {
     const { player } = this
     const from = this.line.start + Math.round(moment * player.sampleRate)
@@ -208,7 +198,7 @@ class Run {
     this.show()
   }
 
-  /** The line that is heard now. */
+  /** The line that plays now. */
   get line() {
     const at = this.player.position * this.player.sampleRate
     return this.lines.findLast((one) => one.start <= at) ?? this.lines[0]
@@ -238,7 +228,7 @@ class Run {
     this.giveWay()
   }
 
-  /** Leave the node when it lists its recordings, as soon as nothing is heard or to come. */
+  /** Leave the node when it lists its recordings, once nothing plays or is to come. */
   giveWay() {
     const { player } = this
     if (!this.isListed || !player.ended || (player.playing && !this.blocked)) return
@@ -247,7 +237,7 @@ class Run {
     if (shown.get(this.nodeId) === this) {
       shown.delete(this.nodeId)
       const { node } = findNode(this.nodeId)
-      if (node) removeWidget(node)
+      if (node) removeElement(node, WIDGET)
     }
     this.element.remove()
     player.stop() // a page that could not sound may do so later
@@ -262,13 +252,13 @@ async function place(run) {
   shown.set(run.nodeId, run)
   const { node, isOpen } = findNode(run.nodeId)
   // Not on a node that is open: it goes when it has ended.
-  if (!here || isOfHearing(run.nodeId)) run.isListed = true
+  if (!here || isOfPreview(run.nodeId)) run.isListed = true
   if (!here || !node || !isOpen) {
     run.element.append(closeButton(() => {
       run.player.stop()
       run.element.remove()
     }))
-    bar().replaceChildren(run.element)
+    bar.replaceChildren(run.element)
     return
   }
   putOn(node, run.element, HEIGHT)
@@ -277,36 +267,17 @@ async function place(run) {
 /** Show an element on a node, in place of the one before. */
 function putOn(node, element, height) {
   const before = widgetOf(node, WIDGET)
-  if (before && before.needs !== height) removeWidget(node)
+  if (before && before.needs !== height) removeElement(node, WIDGET)
   const widget = before?.needs === height ? before : addWidget(node, height)
   widget.holder.replaceChildren(element)
   app.canvas.setDirty(true, true)
 }
 
 function addWidget(node, height) {
-  const holder = document.createElement("div")
-  holder.className = "morph-live-holder"
+  const holder = make("div", "morph-live-holder")
   const widget = addElement(node, WIDGET, "MORPH_TTS_LIVE", holder, () => height)
-  Object.assign(widget, { holder, needs: height, before: node.size[1] })
   giveRoom(node)
-  return widget
-}
-
-function removeWidget(node) {
-  const widget = widgetOf(node, WIDGET)
-  if (!widget) return
-  node.removeWidget(widget)
-  takeRoom(node, widget.before)
-}
-
-function bar() {
-  let found = document.querySelector(".morph-live-bar")
-  if (!found) {
-    found = document.createElement("div")
-    found.className = "morph-live-bar"
-    document.body.append(found)
-  }
-  return found
+  return Object.assign(widget, { holder, needs: height })
 }
 
 function start(description) {
@@ -321,7 +292,7 @@ function start(description) {
 /** After the page has lost its socket: announcements may have been missed. */
 async function resume() {
   asked = undefined
-  await ask()
+  await listen()
   await catchUp(api.clientId ?? "")
 }
 
@@ -344,9 +315,7 @@ function noteList({ detail: node }) {
     }
 }
 
-function addStyle() {
-  const style = document.createElement("style")
-  style.textContent = `
+const STYLE = `
     .morph-live-holder { display: flex; width: 100%; overflow: hidden; }
     .morph-live { display: flex; gap: 8px; align-items: center; width: 100%; min-width: 0; height: ${HEIGHT - 2 * MARGIN}px;
       box-sizing: border-box; padding: 0 8px; border-radius: 6px; font: 12px sans-serif;
@@ -363,8 +332,6 @@ function addStyle() {
     .morph-live-bar { position: fixed; left: 50%; bottom: 64px; transform: translateX(-50%); width: min(480px, 90vw);
       z-index: 1000; }
     .morph-live-bar:empty { display: none; }`
-  document.head.append(style)
-}
 
 app.registerExtension({
   name: "MorphTTS.Live",
@@ -373,7 +340,7 @@ app.registerExtension({
       id: ON, name: "Play speech while it is made", type: "boolean", defaultValue: true,
       category: ["Qwen3-TTS Morph", "Sound", "Play"],
       tooltip: "Speech plays in this page while it is generated. Off: nodes run exactly as without a page.",
-      onChange: (on) => { if (app.api?.clientId) ask(on) }, // frontend 1.32.9 keeps a value after it calls this
+      onChange: (on) => { if (app.api?.clientId) listen(on) }, // frontend 1.32.9 keeps a value after it calls this
     },
     {
       id: VOLUME, name: "Volume of speech that plays while it is made", type: "slider", defaultValue: 80,
@@ -382,11 +349,12 @@ app.registerExtension({
     },
   ],
   setup() {
-    addStyle()
+    addStyle(STYLE)
+    document.body.append(bar)
     api.addEventListener("morph.speech", ({ detail }) => start(detail))
     api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.addLine(detail))
     api.addEventListener("morph.speech.words", ({ detail }) => runs.get(detail.stream)?.words.set(detail.line, detail.words))
-    api.addEventListener("status", () => ask())
+    api.addEventListener("status", () => listen())
     api.addEventListener("reconnected", resume)
     api.addEventListener("executing", tellRefusal)
     document.addEventListener("morph.clips.shown", (event) => noteList(/** @type {CustomEvent} */ (event)))
@@ -395,6 +363,6 @@ app.registerExtension({
       api.addEventListener(end, ({ detail }) => {
         for (const run of runs.values()) if (run.promptId === detail.prompt_id) run.cancel()
       })
-    ask()
+    listen()
   },
 })

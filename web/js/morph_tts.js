@@ -1,6 +1,7 @@
 // The pack's extension of ComfyUI's page: it removes progress texts when the run ends, adds search aliases for the
 // nodes, and gives each socket type a color. Works on the classic canvas and in Nodes 2.0.
 import { app } from "../../../scripts/app.js"
+import { addStyle } from "./elements.js"
 import { PREFIX } from "./nodes.js"
 
 const PROGRESS_TEXT = "$$node-text-preview" // name of ComfyUI's widget for a node's progress text
@@ -40,9 +41,7 @@ function addColors() {
     addColor(app.canvas.default_connection_color_byType, type)
   }
   const variables = Object.entries(COLORS).map(([type, color]) => `--color-datatype-${type}: ${color};`)
-  const style = document.createElement("style")
-  style.textContent = `:root { ${variables.join(" ")} }`
-  document.head.append(style)
+  addStyle(`:root { ${variables.join(" ")} }`)
 }
 
 /** What users search for if they do not know the nodes' names. Frontend 1.32.9 searches only in names. */

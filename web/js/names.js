@@ -1,7 +1,7 @@
 // In the text box of Render Script a new line offers the names of the connected cast: Tab, a click, or an arrow and
 // Enter take one. Works on the classic canvas and in Nodes 2.0. A text box cannot color a part of its text.
 import { app } from "../../../scripts/app.js"
-import { make } from "./elements.js"
+import { addStyle, make } from "./elements.js"
 import { allNodes, widgetOf } from "./nodes.js"
 
 const SCRIPT = "MorphTTSRenderScript", ONE = "MorphTTSCast", ALL = "MorphTTSWholeCast"
@@ -86,7 +86,7 @@ const STYLE = `
 app.registerExtension({
   name: "MorphTTS.Names",
   setup() {
-    document.head.append(make("style", "", STYLE))
+    addStyle(STYLE)
     document.addEventListener("input", offer)
     document.addEventListener("keydown", onKey, true)
     for (const kind of ["focusout", "wheel"]) document.addEventListener(kind, hide, true)

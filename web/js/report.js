@@ -1,7 +1,7 @@
 // The text that a run returns, on its node: the first line, and the rest folded behind it.
 import { app } from "../../../scripts/app.js"
 import "./clips.js" // registered first: a node's list of recordings stands above its text, whatever loads first
-import { addElement, giveRoom, keepEvents, make, MARGIN, takeRoom } from "./elements.js"
+import { addElement, addStyle, button, giveRoom, keepEvents, make, MARGIN, turn } from "./elements.js"
 import { extend, PREFIX, widgetOf } from "./nodes.js"
 import { isHere, runOf } from "./runs.js"
 import "./trim.js" // as clips.js
@@ -29,9 +29,7 @@ class Report {
     this.node = node
     this.text = this.rest = ""
     this.isOpen = false
-    this.head = make("button", "morph-report-head")
-    this.head.type = "button"
-    this.head.onclick = () => this.turn()
+    this.head = button("morph-report-head", "", null, () => this.turn())
     this.body = make("pre", "morph-report-rest")
     this.body.tabIndex = 0 // keys scroll it
     this.body.dataset.captureWheel = "true" // Nodes 2.0: the wheel scrolls what has been clicked
@@ -65,10 +63,7 @@ class Report {
   /** Unfold, or fold. */
   turn() {
     this.isOpen = !this.isOpen
-    if (this.isOpen) this.before = this.node.size[1]
-    this.draw()
-    if (this.isOpen) giveRoom(this.node)
-    else takeRoom(this.node, this.before)
+    turn(this, this.isOpen, () => this.draw())
   }
 }
 
@@ -104,7 +99,7 @@ const STYLE = `
 
 app.registerExtension({
   name: "MorphTTS.Report",
-  setup() { document.head.append(make("style", "", STYLE)) },
+  setup() { addStyle(STYLE) },
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (nodeData.name.startsWith(PREFIX)) extend(nodeType, "onExecuted", showText)
   },

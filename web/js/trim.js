@@ -2,16 +2,13 @@
 // measured of it, and a player. The handles set the node's numbers; both 0 is the best part.
 import { app } from "../../../scripts/app.js"
 import * as sound from "./clip_sound.js"
-import { keep, keyIn, keyOf, recall, remember } from "./clip_store.js"
-import { address } from "./clips.js"
-import { addElement, giveRoom, keepEvents, make, MARGIN } from "./elements.js"
-import { allNodes, extend, widgetOf } from "./nodes.js"
-import { isHere, runOf } from "./runs.js"
+import { Display } from "./display.js"
+import { addStyle, button, keepEvents, make, MARGIN } from "./elements.js"
+import { extend, widgetOf } from "./nodes.js"
 import { say } from "./words.js"
 
 const TYPE = "MorphTTSTrimRecording"
 const KEY = "morph_trim" // of the node's output
-const WIDGET = "recording_part" // name of the widget; no input has this name
 const NUMBERS = ["start", "end"] // the node's inputs
 const SHORTEST = 1 // seconds of a part
 const AROUND = 0.5 // of its length, at both ends of a part that is enlarged
@@ -20,16 +17,9 @@ const HIGHEST = 0.85, THINNEST = 0.01 // of half the waveform's height: marks of
 const STEPS = { ArrowLeft: -0.1, ArrowRight: 0.1, ArrowDown: -0.1, ArrowUp: 0.1, PageDown: -1, PageUp: 1 } // seconds
 const FINE = 0.1 // of a step, with Shift
 
-const trimmers = new Map() // key of a node -> Trimmer; as for the lists in clips.js, a node built again keeps its own
-
 const round = (seconds) => Math.round(100 * seconds) / 100
 
-function button(text, title, onclick) {
-  const made = make("button", "morph-clip-button morph-trim-button", text, title)
-  made.type = "button"
-  made.onclick = onclick
-  return made
-}
+const trimButton = (text, title, onclick) => button("morph-clip-button morph-trim-button", text, title, onclick)
 
 /** The outline of a waveform, given as [lowest, highest] of its points, as the data of an SVG path of height 2. */
 function outline(shape) {
@@ -58,12 +48,12 @@ class Trimmer {
     this.outside = [make("div", "morph-trim-outside"), make("div", "morph-trim-outside")]
     this.playhead = make("div", "morph-trim-playhead")
     this.handles = [this.buildHandle(0, say("Start")), this.buildHandle(1, say("End"))]
-    this.player = button("▶", "", () => this.toggle())
+    this.player = trimButton("▶", "", () => this.toggle())
     this.times = make("span", "morph-trim-times")
-    this.best = button(say("Best part"), say("The best 3 to 12 seconds"), () => this.change(0, 0))
-    this.whole = button(say("Whole"), say("The whole recording"), () => this.change(0, round(this.shown.seconds)))
+    this.best = trimButton(say("Best part"), say("The best 3 to 12 seconds"), () => this.change(0, 0))
+    this.whole = trimButton(say("Whole"), say("The whole recording"), () => this.change(0, round(this.shown.seconds)))
     this.figures = make("div", "morph-trim-figures")
-    this.zoom = button(say("Zoom"), say("Enlarge the part"), () => this.enlarge(!this.isLarge))
+    this.zoom = trimButton(say("Zoom"), say("Enlarge the part"), () => this.enlarge(!this.isLarge))
     const row = make("div", "morph-trim-row")
     row.append(this.player, this.times, this.best, this.whole, this.zoom)
     this.element.append(this.wave, row, this.figures)
@@ -83,6 +73,19 @@ class Trimmer {
     this.wave.replaceChildren(this.svg, ...this.outside, this.playhead, ...this.handles)
     this.tell(shown.figures, shown.faults)
     this.enlarge(false)
+    if (this.node.size[0] < WIDTH) this.node.setSize([WIDTH, this.node.size[1]])
+  }
+
+  /** Follow the numbers of a node that has just been built. */
+  attach(node) {
+    const show = () => { if (this.node === node) this.show() }
+    for (const widget of NUMBERS.map((name) => widgetOf(node, name))) {
+      const before = widget.callback
+      widget.callback = function (...given) {
+        before?.apply(this, given)
+        show()
+      }
+    }
   }
 
   /** Show the part and what is around it, or the whole recording. */
@@ -228,7 +231,7 @@ class Trimmer {
   /** Play from a moment on, up to the end of the part; from behind it, from its start. */
   async play(moment) {
     const [start, end] = this.part
-    const works = await sound.playClip(this, address(this.shown), moment < end ? moment : start)
+    const works = await sound.playClip(this, sound.addressOf(this.shown), moment < end ? moment : start)
     if (!works) this.fail()
     this.show()
   }
@@ -245,50 +248,7 @@ class Trimmer {
 
 const text = (seconds) => seconds.toFixed(2)
 
-const hasTrimmer = (node) => Boolean(widgetOf(node, WIDGET))
-
-/** What the node shows, on the node as a widget that is neither saved nor sent with a prompt. */
-function trimmerOf(node) {
-  const key = keyOf(node)
-  const trimmer = trimmers.get(key) ?? new Trimmer()
-  trimmers.set(key, trimmer)
-  trimmer.node = node
-  if (hasTrimmer(node)) return trimmer
-  addElement(node, WIDGET, "MORPH_TTS_TRIM", trimmer.element, () => trimmer.height)
-  for (const widget of NUMBERS.map((name) => widgetOf(node, name))) {
-    const before = widget.callback
-    widget.callback = function (...given) {
-      before?.apply(this, given)
-      if (trimmer.node === node) trimmer.show()
-    }
-  }
-  return trimmer
-}
-
-function showOn(node, shown) {
-  trimmerOf(node).fill(shown)
-  if (node.size[0] < WIDTH) node.setSize([WIDTH, node.size[1]])
-  giveRoom(node)
-}
-
-/** Show what a run returned; keep it for the node that it is of, if that is not open. */
-async function showRun(node, output) {
-  const [shown] = output?.[KEY] ?? []
-  if (!shown) return
-  const run = await runOf()
-  if (!isHere(run)) return keep(keyIn(run.workflow, node.id, run.types.get(String(node.id))), shown)
-  if (sound.isOwner(trimmers.get(keyOf(node)))) sound.stopClips()
-  showOn(node, shown)
-  remember(node, shown)
-}
-
-/** Show again what nodes showed before the graph was loaded: after a reload, an undo, or a change of the workflow. */
-function restore() {
-  for (const node of allNodes().filter((one) => one.type === TYPE && !hasTrimmer(one))) {
-    const shown = recall(node)
-    if (shown) showOn(node, shown)
-  }
-}
+const trimmers = new Display("recording_part", "MORPH_TTS_TRIM", "shape", () => new Trimmer())
 
 const STYLE = `
   .morph-trim { box-sizing: border-box; width: 100%; padding: ${PADDING}px; border-radius: 6px; font: 12px sans-serif;
@@ -324,9 +284,12 @@ const STYLE = `
 
 app.registerExtension({
   name: "MorphTTS.Trim",
-  setup() { document.head.append(make("style", "", STYLE)) },
-  afterConfigureGraph: restore,
+  setup() { addStyle(STYLE) },
+  afterConfigureGraph: () => trimmers.restore(),
   beforeRegisterNodeDef(nodeType, nodeData) {
-    if (nodeData.name === TYPE) extend(nodeType, "onExecuted", showRun)
+    if (nodeData.name !== TYPE) return
+    extend(nodeType, "onExecuted", (node, output) => {
+      if (output?.[KEY]?.[0]) trimmers.showRun(node, output[KEY][0])
+    })
   },
 })

@@ -1,11 +1,12 @@
 // The voice library as a tab of ComfyUI's sidebar: the speakers of the checkpoints on this machine, and the saved
 // voices. Hear one, put it on the canvas; rename, describe, export, import and delete saved ones.
 import { app } from "../../../scripts/app.js"
+import { ask } from "./ask.js"
 import { stopClips } from "./clip_sound.js"
-import { make } from "./elements.js"
-import { hear, isBusy, watchHearings } from "./hearing.js"
+import { addStyle, button as makeButton, make } from "./elements.js"
 import { tell } from "./messages.js"
 import { widgetOf } from "./nodes.js"
+import { isBusy, play, watchPreviews } from "./preview.js"
 import { openStart } from "./start.js"
 import { addVoiceNode, loaders, refreshLists } from "./voice_nodes.js"
 import { say } from "./words.js"
@@ -21,15 +22,7 @@ let voices = [], presets = []
 let known // the server's answer that they are of
 let closeMenu = () => {} // of the menu that is open
 
-async function ask(path = "", body, type = "application/json") {
-  const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": type }, body }
-  const answer = await fetch(app.api.apiURL(`${ROUTE}${path}`), options)
-  const said = await answer.json()
-  if (!answer.ok) throw new Error(said.error)
-  return said
-}
-
-const change = (action, values) => ask(`/${action}`, JSON.stringify(values))
+const change = (action, values) => ask(`${ROUTE}/${action}`, JSON.stringify(values))
 
 /** Run what a button asks for; say what went wrong; then show the library as it is. */
 async function attempt(act) {
@@ -41,13 +34,7 @@ async function attempt(act) {
   await refresh()
 }
 
-function button(icon, title, onclick) {
-  const element = make("button", `pi pi-${icon}`)
-  element.title = title
-  element.ariaLabel = title
-  element.onclick = onclick
-  return element
-}
+const button = (icon, title, onclick) => makeButton(`pi pi-${icon}`, "", title, onclick)
 
 // The library's files
 
@@ -98,7 +85,7 @@ async function takeIn(file) {
       title: say("A voice named {0} exists already", name), message: say("New name:"), defaultValue: `${name} 2`,
     })
   if (!name) return
-  await ask(`/import?${new URLSearchParams({ name })}`, file, "application/octet-stream")
+  await ask(`${ROUTE}/import?${new URLSearchParams({ name })}`, file, "application/octet-stream")
   await refreshLists()
 }
 
@@ -165,7 +152,7 @@ function moreButton(voice) {
 }
 
 function playButton(voice) {
-  const made = button("play", say("Hear it"), () => attempt(() => hear(voice, sentence.value)))
+  const made = button("play", say("Hear it"), () => attempt(() => play(voice, sentence.value)))
   if (isBusy(voice, sentence.value)) made.className = "pi pi-spin pi-spinner"
   if (!voice.checkpoint) {
     made.disabled = true
@@ -233,7 +220,7 @@ function show() {
 /** Read the library, and show it if it changed: on a slow server, the answer may find a menu open. */
 async function refresh() {
   try {
-    const said = await ask(), text = JSON.stringify(said)
+    const said = await ask(ROUTE), text = JSON.stringify(said)
     if (text === known && list?.childElementCount) return
     known = text
     voices = said.voices
@@ -252,10 +239,9 @@ function field(type, value, words, most) {
 }
 
 function startButton() {
-  const made = make("button", "morph-voices-start", say("Start here"))
-  made.prepend(picture("play-circle"))
+  const made = makeButton("morph-voices-start", say("Start here"), "", openStart)
   made.title = say("A small workflow that speaks at once")
-  made.onclick = openStart
+  made.prepend(picture("play-circle"))
   return made
 }
 
@@ -275,8 +261,7 @@ function render(element) {
   return refresh()
 }
 
-function addStyle() {
-  document.head.append(make("style", "", `
+const STYLE = `
     .morph-voices { display: flex; flex-direction: column; gap: 8px; height: 100%; padding: 12px; overflow-y: auto;
       box-sizing: border-box; font: 13px sans-serif; color: var(--input-text, #ddd); }
     .morph-voices ul { list-style: none; margin: 0; padding: 0; }
@@ -302,18 +287,17 @@ function addStyle() {
     .morph-voice-error { color: var(--error-text, #f66); }
     .morph-voice-menu { position: fixed; z-index: 3000; display: flex; flex-direction: column; min-width: 120px;
       padding: 4px; border: 1px solid var(--border-color, #444); border-radius: 6px; font: 13px sans-serif;
-      background: var(--comfy-menu-bg, #333); color: var(--input-text, #ddd); }`))
-}
+      background: var(--comfy-menu-bg, #333); color: var(--input-text, #ddd); }`
 
 app.registerExtension({
   name: "MorphTTS.Voices",
   setup() {
-    addStyle()
+    addStyle(STYLE)
     app.extensionManager.registerSidebarTab({
       id: TAB, icon: "pi pi-microphone", title: say("Voices"), tooltip: say("The voice library"), type: "custom", render,
       destroy: () => closeMenu(),
     })
-    watchHearings(show)
+    watchPreviews(show)
     document.addEventListener("morph.voices.changed", () => { if (list?.isConnected) refresh() })
   },
 })

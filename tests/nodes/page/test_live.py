@@ -38,11 +38,9 @@ def serve(scenario: Callable[[Any, Any, Server], Awaitable[None]]) -> None:
     async def run() -> None:
         comfy = Server(asyncio.get_running_loop())
         store = live.SpeechStore(comfy)
-        handlers = routes.SpeechRoutes(store)
         app = web.Application()
-        app.router.add_post("/listen", handlers.guard(handlers.listen))
-        app.router.add_get("/speech", handlers.guard(handlers.show))
-        app.router.add_get("/speech/{stream}", handlers.guard(handlers.read))
+        for (method, path), handler in routes.SpeechRoutes(store).table().items():
+            app.router.add_route(method, path, routes.guard(handler))
         async with TestServer(app) as http:
             await scenario(store, http, comfy)
 
@@ -87,7 +85,7 @@ def test_a_request_that_says_nothing_is_refused(body: bytes) -> None:
         headers = {"Content-Type": "application/json"}
         async with (
             ClientSession() as session,
-            session.post(http.make_url("/listen"), data=body, headers=headers) as answer,
+            session.post(http.make_url(f"{routes.ROOT}/listen"), data=body, headers=headers) as answer,
         ):
             assert answer.status == 400 and "error" in await answer.json()
 
@@ -116,7 +114,7 @@ def test_a_reader_gets_all_samples_from_where_it_asks_while_they_are_made() -> N
 
 
 async def fetch(session: ClientSession, http: TestServer, stream: str, start: int = 0) -> bytes:
-    async with session.get(http.make_url(f"/speech/{stream}"), params={"from": start}) as answer:
+    async with session.get(http.make_url(f"{routes.ROOT}/{stream}"), params={"from": start}) as answer:
         assert answer.status == 200 and answer.headers["Cache-Control"] == "no-store"
         return await answer.read()
 
@@ -162,13 +160,13 @@ async def wait_until(true: Callable[[], bool]) -> None:
 
 
 async def leave(session: ClientSession, http: TestServer, stream: str, after: float) -> None:
-    async with session.get(http.make_url(f"/speech/{stream}")) as answer:
+    async with session.get(http.make_url(f"{routes.ROOT}/{stream}")) as answer:
         await asyncio.sleep(after)
         answer.close()
 
 
 async def fetch_some(session: ClientSession, http: TestServer, stream: str) -> bytes:
-    async with session.get(http.make_url(f"/speech/{stream}")) as answer:
+    async with session.get(http.make_url(f"{routes.ROOT}/{stream}")) as answer:
         return await answer.content.read(1000)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,17 +59,17 @@ def library(tmp_path: Path) -> VoiceLibrary:
 
 def serve(library: VoiceLibrary, scenario: Callable[[Ask], Awaitable[None]]) -> None:
     async def run() -> None:
-        guard = routes.SpeechRoutes(SimpleNamespace()).guard
-        handlers = voice_routes.VoiceRoutes(lambda: library, lambda: CHECKPOINTS)
         app = web.Application()
-        app.router.add_get("/voices", guard(handlers.show))
-        app.router.add_get("/voices/file", guard(handlers.export))
-        for path, handler in handlers.changes().items():
-            app.router.add_post(f"/voices/{path}", guard(handler))
+        for (method, path), handler in (
+            voice_routes.VoiceRoutes(lambda: library, lambda: CHECKPOINTS).table().items()
+        ):
+            app.router.add_route(method, path, routes.guard(handler))
         async with TestServer(app) as http, aiohttp.ClientSession() as session:
 
             async def ask(path: str = "", method: str = "GET", **options: Any) -> tuple[int, Any]:
-                async with session.request(method, http.make_url(f"/voices{path}"), **options) as answer:
+                async with session.request(
+                    method, http.make_url(f"/morph/voices{path}"), **options
+                ) as answer:
                     is_json = answer.content_type == "application/json"
                     return answer.status, await (answer.json() if is_json else answer.read())
 

@@ -44,11 +44,9 @@ def test_a_bound_that_is_no_number_is_refused(kept_lines, monkeypatch, said) -> 
 
 def serve(cache: LineCache, scenario) -> None:
     async def run() -> None:
-        guard = routes.SpeechRoutes(SimpleNamespace()).guard
-        handlers = routes.KeptLineRoutes(lambda: cache)
         app = web.Application()
-        app.router.add_get("/lines", guard(handlers.show))
-        app.router.add_post("/lines/clear", guard(handlers.clear))
+        for (method, path), handler in routes.line_routes(lambda: cache).items():
+            app.router.add_route(method, path, routes.guard(handler))
         async with TestServer(app) as http, aiohttp.ClientSession() as session:
             await scenario(session, http)
 
@@ -57,11 +55,11 @@ def serve(cache: LineCache, scenario) -> None:
 
 def test_a_page_sees_what_is_kept_and_removes_it(tmp_path) -> None:
     async def scenario(session, http) -> None:
-        async with session.get(http.make_url("/lines")) as answer:
+        async with session.get(http.make_url("/morph/lines")) as answer:
             assert await answer.json() == {"lines": 1, "bytes": 4}
-        async with session.post(http.make_url("/lines/clear"), json={}) as answer:
+        async with session.post(http.make_url("/morph/lines/clear"), json={}) as answer:
             assert await answer.json() == {"lines": 1, "bytes": 4}
-        async with session.get(http.make_url("/lines")) as answer:
+        async with session.get(http.make_url("/morph/lines")) as answer:
             assert await answer.json() == {"lines": 0, "bytes": 0}
 
     (tmp_path / LEFT).write_bytes(b"four")
@@ -72,7 +70,7 @@ def test_a_page_sees_what_is_kept_and_removes_it(tmp_path) -> None:
 
 def test_another_site_cannot_remove_lines(tmp_path) -> None:
     async def scenario(session, http) -> None:
-        url = http.make_url("/lines/clear")
+        url = http.make_url("/morph/lines/clear")
         async with session.post(url, json={}, headers={"Origin": "http://evil.example"}) as answer:
             assert answer.status == 403 and "unlisted_host" not in await answer.json()
         async with session.post(url, json={}, headers={"Host": "studio.example:8188"}) as answer:
@@ -89,7 +87,7 @@ def test_another_site_cannot_remove_lines(tmp_path) -> None:
 
 def test_a_folder_that_cannot_be_read_is_said_without_its_path(tmp_path) -> None:
     async def scenario(session, http) -> None:
-        async with session.get(http.make_url("/lines")) as answer:
+        async with session.get(http.make_url("/morph/lines")) as answer:
             assert answer.status == 500 and str(tmp_path) not in await answer.text()
 
     (tmp_path / "file").write_bytes(b"")
