@@ -42,22 +42,22 @@ GPU = re.compile(r"gpu:(\d{1,3})")
 
 def device_options() -> list[str]:
     """Return this machine's options; GPUs by number only if there are several."""
-    gpus = gpu_options()
-    return [DEFAULT, CPU, *gpus, *([ALL_GPUS] if gpus else [])]
+    found = gpus()
+    return [DEFAULT, CPU, *found, *([ALL_GPUS] if found else [])]
 
 
-def gpu_options() -> list[str]:
-    """Return "gpu:0" and so on if ComfyUI may use several GPUs, otherwise nothing."""
-    if hasattr(management, "get_gpu_device_options"):  # ComfyUI knows which GPUs its user allows
-        return [option for option in management.get_gpu_device_options() if GPU.fullmatch(option)]
+def gpus() -> dict[str, torch.device]:
+    """Return the GPUs by their options if ComfyUI may use several, otherwise nothing."""
+    if hasattr(management, "get_gpu_device_options"):  # newer ComfyUIs know which GPUs their user allows
+        names = [name for name in management.get_gpu_device_options() if GPU.fullmatch(name)]
+        return {name: management.resolve_gpu_device_option(name) for name in names}
     count = torch.cuda.device_count() if management.get_torch_device().type == "cuda" else 0
-    return [f"gpu:{number}" for number in range(count)] if count > 1 else []
+    return {f"gpu:{number}": torch.device("cuda", number) for number in range(count)} if count > 1 else {}
 
 
 def check_device_option(option: object) -> None:
-    """Raise ValueError for what names no device on any machine; a GPU that is not here is accepted."""
-    known = isinstance(option, str) and (option in (DEFAULT, CPU, ALL_GPUS) or GPU.fullmatch(option))
-    if not known:
+    """Raise ValueError for the name of no device; a GPU that is not on this machine is accepted."""
+    if not isinstance(option, str) or not (option in (DEFAULT, CPU, ALL_GPUS) or GPU.fullmatch(option)):
         raise ValueError(
             f"device is {option!r}: choose {DEFAULT}, {CPU}, gpu:0 (or another number) or {ALL_GPUS}"
         )
@@ -70,8 +70,7 @@ def find_devices(option: str) -> list[torch.device]:
         return [management.get_torch_device()]
     if option == CPU:
         return [torch.device("cpu")]
-    wanted = gpu_options() if option == ALL_GPUS else [option]
-    return [device for one in wanted if (device := _find_gpu(one)) is not None]
+    return [device for name, device in gpus().items() if option in (name, ALL_GPUS)]
 
 
 def resolve_devices(option: str) -> list[torch.device]:
@@ -80,15 +79,6 @@ def resolve_devices(option: str) -> list[torch.device]:
     if not found:
         log.warning("device %r is not on this machine: the default device is used", option)
     return found or find_devices(DEFAULT)
-
-
-def _find_gpu(option: str) -> torch.device | None:
-    if hasattr(management, "resolve_gpu_device_option"):
-        device: torch.device | None = management.resolve_gpu_device_option(option)
-        return device
-    if option not in gpu_options():
-        return None
-    return torch.device("cuda", int(option.partition(":")[2]))
 
 
 DEFAULT_SIZE = "base"

@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -193,6 +193,5 @@ def announce(node: str | None, sample_rate: int) -> AbstractContextManager[Playe
     from server import PromptServer
 
     server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
-    if store := server.app.get(APP_KEY):
-        return store.announce(node, sample_rate)
-    return nullcontext(PlayedSpeech(server, node, "", None, sample_rate))
+    store = server.app.get(APP_KEY) or SpeechStore(server)
+    return store.announce(node, sample_rate)

@@ -134,20 +134,13 @@ class SaveSpeech(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        audio: list[dict[str, Any]],
-        name: list[str],
-        format: list[str],
-        bit_rate: list[int],
-        track: list[dict[str, Any]] | None = None,
-        existing: Sequence[str] = (KEEP,),
+        cls, audio: list[dict[str, Any]], track: list[dict[str, Any]] | None = None, **given: Sequence[Any]
     ) -> io.NodeOutput:
         inputs.check_filled("audio", audio)
-        kind, kbit_s = format[0], bit_rate[0]
-        check_choice("format", kind, tuple(TAGGED))
-        check_choice("existing", existing[0], EXISTING)
+        existing = check_choice("existing", given.get("existing", [KEEP])[0], EXISTING)
+        kind, kbit_s = check_choice("format", given["format"][0], tuple(TAGGED)), given["bit_rate"][0]
         check_range("bit_rate", kbit_s, LOWEST_RATE, HIGHEST_RATE, "kbit/s")
-        folder = confine(Path(folder_paths.get_output_directory()), check_name(name[0]))
+        folder = confine(Path(folder_paths.get_output_directory()), check_name(given["name"][0]))
         recordings = recordings_of(audio) + recordings_of(track or [], is_track=True)
         for one in recordings:
             check_fits(one.waveform, one.sample_rate, kind)
@@ -156,7 +149,7 @@ class SaveSpeech(io.ComfyNode):
         for one in recordings:
             said = {} if workflow is None else {**workflow, **one.tags()}
             files[one.file_name(kind)] = encode_tagged(one.waveform, one.sample_rate, kind, kbit_s, said)
-        write = replace_run if existing[0] == REPLACE else write_run
+        write = replace_run if existing == REPLACE else write_run
         return io.NodeOutput(ui=listed(recordings, write(folder, files)))
 
 

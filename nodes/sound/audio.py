@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,11 @@ from .. import inputs
 from ..schema import schema
 from .values import facts_of, to_audio, to_waveforms
 
-MODES = ("peak", "loudness", "off")
+MODES: dict[str, Callable[[np.ndarray, int, Loudness], np.ndarray]] = {
+    "peak": lambda waveform, _, level: normalize_peak(waveform, level.ceiling_db),
+    "loudness": normalize_loudness,
+    "off": lambda waveform, *_: waveform,
+}
 CUTOFF_HZ = 11000.0  # the default
 
 
@@ -44,20 +49,16 @@ class SmoothNormalize(io.ComfyNode):
         cls,
         audio: dict[str, Any],
         low_pass: bool,
-        order: int,
-        cutoff: float,
-        zero_phase: bool,
         normalize: str,
-        peak_db: float,
-        lufs: float,
         trim_silence: bool,
+        **given: Any,
     ) -> io.NodeOutput:
-        check_choice("normalize", normalize, MODES)
-        level = Loudness(lufs, peak_db)
+        check_choice("normalize", normalize, tuple(MODES))
+        level = Loudness(given["lufs"], given["peak_db"])
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
-        wanted = filters.LowPass(order, cutoff, zero_phase) if low_pass else None
+        wanted = filters.LowPass(given["order"], given["cutoff"], given["zero_phase"]) if low_pass else None
         # Audio may have no frequencies at the default cutoff.
-        left_out = wanted is not None and cutoff == CUTOFF_HZ and not wanted.has_effect(rate)
+        left_out = wanted is not None and wanted.cutoff_hz == CUTOFF_HZ and not wanted.has_effect(rate)
         filtering = None if left_out else wanted
         facts = facts_of(audio) if len(waveforms) == 1 else ()
         done = []
@@ -66,21 +67,12 @@ class SmoothNormalize(io.ComfyNode):
                 waveform = silence.trim_silence(waveform, rate)
             if filtering:
                 waveform = filters.low_pass(waveform, rate, filtering)
-            done.append(to_audio(set_level(waveform, rate, normalize, level), rate, facts))
+            done.append(to_audio(MODES[normalize](waveform, rate, level), rate, facts))
         if not left_out:
             return io.NodeOutput(done)
         end = f"audio of {rate} samples per second ends at {rate / 2:g} Hz"
         said = f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
         return io.NodeOutput(done, ui=ui.PreviewText(said))
-
-
-def set_level(waveform: np.ndarray, rate: int, mode: str, level: Loudness) -> np.ndarray:
-    """Apply one of ``MODES`` to ``[C, T]``."""
-    if mode == "peak":
-        return normalize_peak(waveform, level.ceiling_db)
-    if mode == "loudness":
-        return normalize_loudness(waveform, rate, level)
-    return waveform
 
 
 class JoinAudio(io.ComfyNode):

@@ -69,13 +69,7 @@ class RenderScript(SpeakingNode):
 
     @classmethod
     def execute(
-        cls,
-        script: str,
-        seed: int,
-        gap: float,
-        cast: dict[str, Voice] | None = None,
-        sentence_subtitles: bool = False,
-        **given: Any,
+        cls, script: str, seed: int, gap: float, cast: dict[str, Voice] | None = None, **given: Any
     ) -> io.NodeOutput:
         from ...morph.script.dialogue import ScriptRequest, assemble, read_script
 
@@ -84,7 +78,9 @@ class RenderScript(SpeakingNode):
             characters, lists = find_characters(stage.model, cast), lists_of(given.get("pronunciation"))
             request = ScriptRequest(script, characters, given["language"], seed, lists)
             read, lines = read_script(stage.speaks, request, stage.options)
-            made = assemble(read, stage.speak(lines, read, gap), gap, sentence_subtitles)
+            made = assemble(
+                read, stage.speak(lines, read, gap), gap, given.get("sentence_subtitles", False)
+            )
             told = stage.end(lines, made.lines, read.lines, characters.describe_found())
         joined = to_audio(made.joined, made.sample_rate, told.facts)
         shown = show(told.outcome, told.clips(), report=told.report)
@@ -177,27 +173,19 @@ class DubCaptions(SpeakingNode):
 
     @classmethod
     def execute(
-        cls,
-        captions: str,
-        seed: int,
-        max_speed: float,
-        overrun: float,
-        voice: Voice | None = None,
-        cast: dict[str, Voice] | None = None,
-        overlap: str = LATER,
-        read_sounds: bool = False,
-        **given: Any,
+        cls, captions: str, voice: Voice | None = None, cast: dict[str, Voice] | None = None, **given: Any
     ) -> io.NodeOutput:
         from ...morph.script.dialogue import ScriptRequest
         from ...morph.script.dub import DOES_NOT_FIT, assemble_dub, read_subtitles
 
-        check_choice("overlap", overlap, OVERLAPS)
-        limits = FitLimits(max_speed, overrun, overlap == OVER)
+        overlap = check_choice("overlap", given.get("overlap", LATER), OVERLAPS)
+        limits = FitLimits(given["max_speed"], given["overrun"], overlap == OVER)
         speakers = with_narrator(cast, voice)
         with cls.stage({**given, "trim_silence": True}, speakers, is_live=False) as stage:
             characters, lists = find_characters(stage.model, speakers), lists_of(given.get("pronunciation"))
-            request = ScriptRequest(captions, characters, given["language"], seed, lists)
-            dubbed, silent, lines = read_subtitles(stage.speaks, request, stage.options, limits, read_sounds)
+            request = ScriptRequest(captions, characters, given["language"], given["seed"], lists)
+            sounds = given.get("read_sounds", False)
+            dubbed, silent, lines = read_subtitles(stage.speaks, request, stage.options, limits, sounds)
             script = Script(tuple(one.line for one in dubbed))
             dub = assemble_dub(dubbed, silent, stage.speak(lines, script), limits)
             sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io
 
 from ...morph.options import GenerateOptions, Sampling, parse_groups
-from ...morph.voice.voice import Voice
 from .. import inputs
 from ..models.memory import ManagedModel, check_model, check_voice
 from ..page.clips import show, to_clip
@@ -50,14 +49,7 @@ class SweepNode(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        model: ManagedModel,
-        voice: Voice,
-        text: str,
-        language: str,
-        seq_groups: str,
-        seed: int,
-        sampling: Sampling | None = None,
+        cls, model: ManagedModel, seq_groups: str, sampling: Sampling | None = None, **said: Any
     ) -> io.NodeOutput:
         import torch
 
@@ -66,9 +58,9 @@ class SweepNode(io.ComfyNode):
         from ...morph.study.sweep import sweep, table
 
         check_model(model)
-        check_voice(voice)
-        inputs.check_word("language", language)
-        line = Line(text, voice, language, seed)
+        check_voice(said["voice"])
+        inputs.check_word("language", said["language"])
+        line = Line(**said)
         groups = parse_groups(seq_groups)
         node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)
         with (
@@ -78,7 +70,7 @@ class SweepNode(io.ComfyNode):
         ):
 
             def play(seq_groups: int, spoken: Spoken) -> None:
-                page.begin(f"SEQ_GROUPS {seq_groups}", text)
+                page.begin(f"SEQ_GROUPS {seq_groups}", said["text"])
                 page.play(spoken.waveform)
 
             result = sweep(ready, line, groups, options, progress, play)
