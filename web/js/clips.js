@@ -235,7 +235,7 @@ class ClipList {
 
   fail(index) {
     this.all = false
-    const said = say("cannot be played: run the node again (temporary files go when ComfyUI restarts)")
+    const said = say("cannot be played: run the node again (ComfyUI deletes temporary files when it restarts)")
     const { name } = this.players.find((one) => one.index === index)
     this.note.textContent = this.note.title = this.isAlone ? said : `${name} ${said}`
     this.note.classList.add("morph-clips-wrong")

@@ -1,4 +1,4 @@
-// Settings, Qwen3-TTS Morph: how many lines of earlier runs are kept, and a button that removes them.
+// Settings, Qwen3-TTS Morph: how many lines are cached, and a button that removes them.
 import { app } from "../../../scripts/app.js"
 import { ask } from "./ask.js"
 import { make } from "./elements.js"
@@ -38,9 +38,9 @@ app.registerExtension({
   name: "MorphTTS.KeptLines",
   settings: [
     {
-      id: SETTING, name: "Lines kept from earlier runs", type: makeRow, defaultValue: "",
+      id: SETTING, name: "Cached lines", type: makeRow, defaultValue: "",
       category: ["Qwen3-TTS Morph", "Lines", "Kept"],
-      tooltip: "Lines that were generated before are on the server's disk. They are generated again once they are removed.",
+      tooltip: "Lines of earlier runs are cached on the server's disk. Removed lines are generated again when they are needed.",
     },
   ],
 })

@@ -212,14 +212,14 @@ class Run {
     }
     const total = player.samples / player.sampleRate
     this.button.textContent = player.playing && !this.blocked ? "■" : "▶"
-    this.button.title = this.blocked ? say("Hear it") : player.playing ? say("Stop") : say("Play again")
+    this.button.title = this.blocked ? say("Play") : player.playing ? say("Stop") : say("Play again")
     this.button.setAttribute("aria-label", this.button.title)
     const { line } = this
     const words = line ? [line.name, line.text].filter(Boolean).join(": ") : ""
     const lit = this.cancelled || this.blocked ? undefined : this.words.get(line?.line)
     const said = lit ? line.name && `${line.name}:` : words
     const isWaiting = player.waiting.length && !this.blocked
-    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to play") : isWaiting ? say("slower than real time: waiting") : said
+    const state = this.cancelled ? say("cancelled") : this.blocked ? say("click to play") : isWaiting ? say("generated slower than it plays: buffering") : said
     this.label.textContent = `${time(player.position)} / ${time(total)}${player.ended ? "" : " …"}  ${state}`
     this.label.title = words
     this.label.classList.toggle("morph-live-short", Boolean(lit))
@@ -337,13 +337,13 @@ app.registerExtension({
   name: "MorphTTS.Live",
   settings: [
     {
-      id: ON, name: "Play speech while it is made", type: "boolean", defaultValue: true,
+      id: ON, name: "Play speech while it is generated", type: "boolean", defaultValue: true,
       category: ["Qwen3-TTS Morph", "Sound", "Play"],
-      tooltip: "Speech plays in this page while it is generated. Off: nodes run exactly as without a page.",
+      tooltip: "Speech plays in this page while a node generates it. Off: the node only lists the finished recordings.",
       onChange: (on) => { if (app.api?.clientId) listen(on) }, // frontend 1.32.9 keeps a value after it calls this
     },
     {
-      id: VOLUME, name: "Volume of speech that plays while it is made", type: "slider", defaultValue: 80,
+      id: VOLUME, name: "Volume of streamed speech", type: "slider", defaultValue: 80,
       attrs: { min: 0, max: 100, step: 1 }, category: ["Qwen3-TTS Morph", "Sound", "Volume"],
       onChange: setVolume,
     },

@@ -241,7 +241,7 @@ class Trimmer {
   }
 
   fail() {
-    const said = say("cannot be played: run the node again (temporary files go when ComfyUI restarts)")
+    const said = say("cannot be played: run the node again (ComfyUI deletes temporary files when it restarts)")
     this.figures.replaceChildren(make("span", "morph-trim-wrong", said))
   }
 }

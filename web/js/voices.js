@@ -48,7 +48,7 @@ async function rename(voice) {
   await refreshLists()
   for (const widget of users) widget.value = name
   tell("info", say("{0} is now {1}", voice.name, name),
-    say("Load Voice nodes of this workflow that have the new name: {0}. Choose it in other workflows.", users.length))
+    say("Load Voice nodes renamed in this workflow: {0}. Choose the new name in other workflows by hand.", users.length))
 }
 
 async function describe(voice) {
@@ -82,7 +82,7 @@ async function takeIn(file) {
   let name = file.name.endsWith(SUFFIX) ? file.name.slice(0, -SUFFIX.length) : file.name
   if (voices.some((voice) => voice.name === name))
     name = await app.extensionManager.dialog.prompt({
-      title: say("A voice named {0} exists already", name), message: say("New name:"), defaultValue: `${name} 2`,
+      title: say("A voice named {0} already exists", name), message: say("New name:"), defaultValue: `${name} 2`,
     })
   if (!name) return
   await ask(`${ROUTE}/import?${new URLSearchParams({ name })}`, file, "application/octet-stream")
@@ -152,7 +152,7 @@ function moreButton(voice) {
 }
 
 function playButton(voice) {
-  const made = button("play", say("Hear it"), () => attempt(() => play(voice, sentence.value)))
+  const made = button("play", say("Play"), () => attempt(() => play(voice, sentence.value)))
   if (isBusy(voice, sentence.value)) made.className = "pi pi-spin pi-spinner"
   if (!voice.checkpoint) {
     made.disabled = true
@@ -214,7 +214,7 @@ function show() {
     ...section(say("Preset speakers"), presets),
     ...section(say("Saved voices"), voices, say("No voices yet: Save Voice adds one.")),
   )
-  if (!list.childElementCount) list.append(make("li", "morph-voice", say("No voice is called so.")))
+  if (!list.childElementCount) list.append(make("li", "morph-voice", say("No voice matches.")))
 }
 
 /** Read the library, and show it if it changed: on a slow server, the answer may find a menu open. */
@@ -240,7 +240,7 @@ function field(type, value, words, most) {
 
 function startButton() {
   const made = makeButton("morph-voices-start", say("Start here"), "", openStart)
-  made.title = say("A small workflow that speaks at once")
+  made.title = say("A small workflow, ready to run")
   made.prepend(picture("play-circle"))
   return made
 }
@@ -248,14 +248,14 @@ function startButton() {
 function render(element) {
   const before = sentence?.value ?? SENTENCE
   panel = make("div", "morph-voices")
-  sentence = field("text", before, say("What they say"), 300)
+  sentence = field("text", before, say("Sentence to speak"), 300)
   sought = field("search", "", say("Search voices"), 100)
   list = make("ul", "")
   const head = make("div", "morph-voices-head")
   head.append(make("h3", "", say("The voice library")),
     button("upload", say("Import voice files"), choose),
     button("stop", say("Stop"), stopClips),
-    button("refresh", say("Read the library again"), refresh))
+    button("refresh", say("Refresh the list"), refresh))
   panel.append(head, startButton(), sentence, sought, list)
   element.replaceChildren(panel)
   return refresh()

@@ -167,23 +167,23 @@ def names(page: ComfyPage) -> list[str]:
 def test_a_voice_is_heard_through_the_queue_and_again_without_it(page: ComfyPage, screenshots: Path) -> None:
     first = row(page, "Heart")
     assert "demo voice with heart" in first.inner_text() and "a warm voice" in first.inner_text()
-    far = row(page, "Far").get_by_role("button", name="Hear it")
+    far = row(page, "Far").get_by_role("button", name="Play")
     assert far.is_disabled() and "needs 9b Base" in str(far.get_attribute("title"))
     page.screenshot(screenshots / "voice library.png")
-    press(page, "Heart", "Hear it")
+    press(page, "Heart", "Play")
     bar = page.page.locator(".morph-live-bar .morph-live")
     bar.wait_for()  # it sounds while it is made
     page.page.locator(".morph-voices .pi-spinner").wait_for(state="hidden")
     assert page.page.evaluate("() => window.__played") == [], "it was heard twice"
     bar.wait_for(state="detached")  # it stays over no workflow
     runs = len(page.server.get("/history"))
-    press(page, "Heart", "Hear it")
+    press(page, "Heart", "Play")
     page.page.wait_for_function("() => window.__played.length === 1")
     assert len(page.server.get("/history")) == runs, "it was queued again"
     set_live_sound(page, False)
     try:
-        page.page.get_by_label("What they say").fill("Good morning to all of you.")
-        press(page, "Heart", "Hear it")
+        page.page.get_by_label("Sentence to speak").fill("Good morning to all of you.")
+        press(page, "Heart", "Play")
         page.page.wait_for_function("() => window.__played.length === 2")
     finally:
         set_live_sound(page, True)
@@ -200,11 +200,11 @@ def test_presets_are_on_top_and_are_heard(page: ComfyPage) -> None:
     assert found == ["heart", "emma", "michael", "george", "Far", "Heart"]
     assert "demo voice" in row(page, "emma").inner_text()
     assert row(page, "emma").get_by_role("button", name="More").count() == 0
-    assert [row(page, name).get_by_role("button", name="Hear it").count() for name in ("emma", "Heart")] == [
+    assert [row(page, name).get_by_role("button", name="Play").count() for name in ("emma", "Heart")] == [
         1,
         1,
     ]
-    press(page, "emma", "Hear it")
+    press(page, "emma", "Play")
     bar = page.page.locator(".morph-live-bar .morph-live")
     bar.get_by_role("button", name="Close").click()
     assert bar.count() == 0
@@ -222,7 +222,7 @@ def test_a_search_leaves_the_voices_that_have_its_words(page: ComfyPage) -> None
     assert sought("warm voice") == ["Heart"]
     assert sought("9b base") == ["Far"]
     assert sought("nobody") == []
-    assert rows(page).all_text_contents() == ["No voice is called so."]
+    assert rows(page).all_text_contents() == ["No voice matches."]
     everybody = sought("")  # other checkpoints that are here may have speakers too
     assert everybody[:4] == ["heart", "emma", "michael", "george"] and everybody[-2:] == ["Far", "Heart"]
 
@@ -272,7 +272,7 @@ def test_a_hearing_that_is_removed_from_the_queue_waits_no_longer(page: ComfyPag
     queue: dict[str, Any] = {"queue_running": [], "queue_pending": []}
     spinner = page.page.locator(".morph-voices .pi-spinner")
     with page.page.expect_request("**/prompt") as asked:
-        press(page, "Heart", "Hear it")
+        press(page, "Heart", "Play")
     queue["queue_pending"] = [[1, asked.value.post_data_json["prompt_id"], {}, {}, []]]
     spinner.wait_for()
     with page.page.expect_response("**/queue"):
