@@ -32,7 +32,7 @@ BEN = values.Facts("Hello there.", "Ben", 7, 15, "BEN")
 @pytest.mark.parametrize("kind", list(TAGGED))
 @pytest.mark.parametrize("channels", [1, 2])
 def test_a_file_holds_the_sound_and_says_what_it_was_made_from(tmp_path, kind, channels) -> None:
-    one = recordings.Recording(np.tile(WAVE, (channels, 1)), RATE, (ANNA, BEN), 1)
+    one = recordings.RecordedFile(np.tile(WAVE, (channels, 1)), RATE, (ANNA, BEN), 1)
     path = tmp_path / f"a.{kind}"
     path.write_bytes(encode_tagged(one.waveform, RATE, kind, 96, one.tags()))
     samples, rate = soundfile.read(path, always_2d=True)
