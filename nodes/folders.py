@@ -23,7 +23,7 @@ from ..morph.voice.library import VoiceLibrary
 from ..serve.terminal.folders import VOICE_FOLDER, Folders
 from .inputs import check_word
 
-# Shown where a list is empty: the page leaves an empty list out of the prompt, and no check could say what to do.
+# Shown instead of an empty list: the page leaves an empty list out of the prompt, so no check could say what to do.
 NO_VOICE = "(no voice is saved)"
 NO_FILE = "(no file is there)"
 
@@ -45,13 +45,12 @@ def local_checkpoint_paths() -> dict[str, Path]:
 
 
 def local_checkpoints() -> dict[str, dict[str, Any]]:
-    """Return the configs of ``local_checkpoint_paths``."""
     paths = local_checkpoint_paths()
     return {label: read_object(path / "config.json") for label, path in paths.items()}
 
 
 def checkpoint_labels() -> dict[str, str]:
-    """Return the shown texts of Load Qwen3-TTS Model's values that need a word: here, or to be downloaded."""
+    """Return labels for the values of Load Qwen3-TTS Model: on this machine, incomplete, or to be downloaded."""
     roots = folders().checkpoints
     labels = {
         name: f"{name} (incomplete)" for name, path in list_checkpoints(roots).items() if missing_files(path)
@@ -63,13 +62,12 @@ def checkpoint_labels() -> dict[str, str]:
 
 
 def voice_library() -> VoiceLibrary:
-    """Return the voice library, a folder that ComfyUI knows from then on."""
+    """Return the voice library; register its folder with ComfyUI."""
     folder_paths.add_model_folder_path(VOICE_FOLDER, str(Path(folder_paths.models_dir, VOICE_FOLDER)))
     return folders().library
 
 
 def input_files(suffixes: Collection[str]) -> list[str]:
-    """Return the names directly in ComfyUI's input folder that end in one of these."""
     names = file_names(Path(folder_paths.get_input_directory()))
     return [name for name in names if name.lower().endswith(tuple(suffixes))]
 

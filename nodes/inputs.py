@@ -19,19 +19,19 @@ LANGUAGES = ("auto", *CODES)
 
 
 def number(name: str, default: float, span: Sequence[float], **more: Any) -> io.Input:
-    """Return a widget for a number, whole if ``default`` is; ``span``: the lowest, the highest, and a step if any."""
+    """Return a number widget, for integers if ``default`` is one; ``span``: minimum, maximum and, optionally, step."""
     kind: Any = io.Int if isinstance(default, int) else io.Float
     lowest, highest, *step = span
     limits = {"min": lowest, "max": highest, "step": step[0] if step else None}
     return kind.Input(name, default=default, **limits, **more)
 
 
-def choice(name: str, options: Iterable[str], default: str | None = None, **more: Any) -> io.Input:
+def choice(name: str, options: Iterable[str], default: Any = None, **more: Any) -> io.Input:
     return io.Combo.Input(name, options=list(options), default=default, **more)
 
 
 def text_box(name: str, default: str, **more: Any) -> io.Input:
-    """Return a widget for a text of several lines, which is taken as it is."""
+    """Return a widget for a text of several lines, without ComfyUI's dynamic prompts."""
     return io.String.Input(name, default=default, multiline=True, dynamic_prompts=False, **more)
 
 
@@ -79,7 +79,7 @@ def judge(**given: tuple[Callable[[Any], object] | Collection[str], Any]) -> boo
 
     ComfyUI shows the error for every argument of ``validate_inputs``: have one argument if you can, and check choices
     when the node runs, as newer ComfyUIs do themselves. The page keeps the error whose first word is its input
-    (``web/js/refused.js``). None is a wired input, which is checked when the node runs, or a missing one; a list is a
+    (``web/js/failed.js``). None is a wired input, which is checked when the node runs, or a missing one; a list is a
     broken link, which ComfyUI reports.
     """
     for name, (checks, value) in given.items():
@@ -94,14 +94,18 @@ def judge(**given: tuple[Callable[[Any], object] | Collection[str], Any]) -> boo
 
 
 def judged(**checks: Callable[[Any], object]) -> Any:
-    """Return a ``validate_inputs`` for these inputs: ComfyUI passes it the arguments in its signature."""
+    """Return a ``validate_inputs`` that judges these inputs."""
+    return validating(checks, lambda **given: judge(**{name: (checks[name], given[name]) for name in given}))
+
+
+def validating(names: Iterable[str], verdict: Callable[..., bool | str]) -> Any:
+    """Return a ``validate_inputs`` that asks ``verdict``; ComfyUI passes the inputs that its signature names."""
 
     def validate_inputs(_: type, **given: Any) -> bool | str:
-        return judge(**{name: (one, given.get(name)) for name, one in checks.items()})
+        return verdict(**given)
 
-    names = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in checks]
-    first = Parameter("cls", Parameter.POSITIONAL_OR_KEYWORD)
-    validate_inputs.__signature__ = Signature([first, *names])  # type: ignore[attr-defined]
+    arguments = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in ("cls", *names)]
+    validate_inputs.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     return classmethod(validate_inputs)
 
 
@@ -132,6 +136,6 @@ def check_text(text: str, name: str = "text") -> None:
 
 
 def check_word(name: str, value: object) -> None:
-    """Raise ValueError if a value from a list, or from a link in its place, is no text."""
+    """Raise ValueError unless the value of a list, which may be wired, is text."""
     if not isinstance(value, str):
         raise ValueError(f"{name} is {value!r}: choose one from the list")

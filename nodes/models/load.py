@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import comfy.model_management as management
 import torch
@@ -48,15 +49,16 @@ def device_options() -> list[str]:
 
 def gpus() -> dict[str, torch.device]:
     """Return the GPUs by their options if ComfyUI may use several, otherwise nothing."""
-    if hasattr(management, "get_gpu_device_options"):  # newer ComfyUIs know which GPUs their user allows
-        names = [name for name in management.get_gpu_device_options() if GPU.fullmatch(name)]
-        return {name: management.resolve_gpu_device_option(name) for name in names}
+    newer: Any = management  # ComfyUIs that know which GPUs their user allows
+    if hasattr(newer, "get_gpu_device_options"):
+        names = [name for name in newer.get_gpu_device_options() if GPU.fullmatch(name)]
+        return {name: newer.resolve_gpu_device_option(name) for name in names}
     count = torch.cuda.device_count() if management.get_torch_device().type == "cuda" else 0
     return {f"gpu:{number}": torch.device("cuda", number) for number in range(count)} if count > 1 else {}
 
 
 def check_device_option(option: object) -> None:
-    """Raise ValueError for the name of no device; a GPU that is not on this machine is accepted."""
+    """Raise ValueError unless an option names a device; a GPU that this machine lacks is accepted."""
     if not isinstance(option, str) or not (option in (DEFAULT, CPU, ALL_GPUS) or GPU.fullmatch(option)):
         raise ValueError(
             f"device is {option!r}: choose {DEFAULT}, {CPU}, gpu:0 (or another number) or {ALL_GPUS}"
@@ -143,33 +145,9 @@ class LoadModel(io.ComfyNode):
         hidden=[io.Hidden.unique_id],
     )
 
-    @classmethod
-    def validate_inputs(
-        cls,
-        checkpoint: str | None = None,
-        precision: str | None = None,
-        attention: str | None = None,
-        engine: str | None = None,
-        weights: str | None = None,
-        device: str | None = None,
-    ) -> bool | str:
-        """Refuse settings that cannot work, before anything runs or is downloaded."""
-
-        def check_on_devices(attention: str) -> None:
-            for one in find_devices(device or DEFAULT) or find_devices(DEFAULT):
-                choose_attention(attention, one, choose_dtype(str(precision), one))
-
-        chosen = {"precision": precision, "attention": attention, "engine": engine, "weights": weights}
-        verdict = inputs.judge(
-            **{name: (one.check, chosen[name]) for name, one in SETTINGS.items()},
-            device=(check_device_option, device),
-            checkpoint=(lambda name: resolve_checkpoint(name, folders().checkpoints), checkpoint),
-        )
-        if verdict is not True or not isinstance(precision, str):  # wired, or a broken link
-            return verdict
-        return inputs.judge(
-            precision=(lambda _: check_on_devices("auto"), precision), attention=(check_on_devices, attention)
-        )
+    validate_inputs = inputs.validating(
+        [*SETTINGS, "device", "checkpoint"], lambda **given: judge_model(given)
+    )
 
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str | None = None, **_: object) -> list[tuple[str, int, int]]:
@@ -198,6 +176,27 @@ class LoadModel(io.ComfyNode):
             devices = [one for one in resolve_devices(device) if one not in loaded]
             models = [load_managed(path, options, one) for one in devices] + more
         return io.NodeOutput(ManagedModel(models))
+
+
+def judge_model(given: Mapping[str, Any]) -> bool | str:
+    """Return whether a model can be loaded with these inputs, before anything runs or is downloaded."""
+    device, precision = given.get("device"), given.get("precision")
+    verdict = inputs.judge(
+        **{name: (one.check, given.get(name)) for name, one in SETTINGS.items()},
+        device=(check_device_option, device),
+        checkpoint=(lambda name: resolve_checkpoint(name, folders().checkpoints), given.get("checkpoint")),
+    )
+    if verdict is not True or not isinstance(precision, str):  # wired, or a broken link
+        return verdict
+
+    def check_on_devices(attention: str) -> None:
+        for one in find_devices(device or DEFAULT) or find_devices(DEFAULT):
+            choose_attention(attention, one, choose_dtype(precision, one))
+
+    return inputs.judge(
+        precision=(lambda _: check_on_devices("auto"), precision),
+        attention=(check_on_devices, given.get("attention")),
+    )
 
 
 def models_of(value: object) -> list[LoadedModel]:

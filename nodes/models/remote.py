@@ -83,13 +83,11 @@ class ServedModel:
             raise ConnectionError(str(error)) from error
 
     def use(self) -> NoReturn:
-        """Refuse: the node needs the model itself."""
         raise ValueError(
             f"model is server {self.facts}, and this node needs one of this computer: connect Load Qwen3-TTS Model"
         )
 
     def with_adapter(self, *_: object) -> NoReturn:
-        """Refuse: a server speaks with the adapter that it was started with."""
         raise ValueError(
             f"model is server {self.facts}, which speaks with the adapter that it was started with: start it with "
             "--lora, and connect it without this node"
@@ -99,7 +97,6 @@ class ServedModel:
         return list(self.facts.voices)
 
     def clone_recording(self, recording: Recording) -> NoReturn:
-        """Refuse: a server gets voices, not recordings."""
         raise ValueError(
             f"voice {recording.name!r} is a recording, and model is server {self.facts}: clone and save it on this "
             "computer first, with Clone Voice and Save Voice"

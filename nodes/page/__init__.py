@@ -1,1 +1,1 @@
-"""What the page shows while a node runs: progress, streamed speech, and the recordings made."""
+"""The page's view of a running node: progress, streamed speech, and finished recordings."""

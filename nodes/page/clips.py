@@ -26,19 +26,17 @@ MOST_BYTES = 100  # of the same in UTF-8: file systems allow 255 for the whole n
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """One recording."""
-
     waveform: np.ndarray  # float ``[T]``; if only listed also ``[C, T]``
     sample_rate: int
     name: str  # the character or the setting, or ""
     text: str
-    problems: tuple[str, ...] = ()  # what went wrong
-    words: tuple[TimedWord, ...] = ()  # which the page highlights as they play
+    problems: tuple[str, ...] = ()  # shown in red
+    words: tuple[TimedWord, ...] = ()  # highlighted as they play
     number: int = 0  # of its caption; 0 if there is none
 
 
 def to_clip(spoken: Spoken, name: str = "", words: Sequence[WordTime] = ()) -> Clip:
-    """Return a spoken line as a clip, named after its character or ``name``; ``words`` have times in its own audio."""
+    """Return a spoken line as a clip, named ``name`` or after its character; ``words`` have times in its own audio."""
     from ...morph.speech.joined import WHAT_HAPPENED, WORDS_DIFFER
 
     report = spoken.report

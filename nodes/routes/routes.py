@@ -133,8 +133,8 @@ class SpeechRoutes:
 
     async def listen(self, request: web.Request) -> web.StreamResponse:
         """Read ``{"client": id, "wanted": bool}``: whether a page wants its runs streamed."""
-        said = await read_object(request)
-        client, wanted = said.get("client"), said.get("wanted")
+        body = await read_object(request)
+        client, wanted = body.get("client"), body.get("wanted")
         if not isinstance(client, str) or not 0 < len(client) <= 64 or not isinstance(wanted, bool):
             raise Refused("client is a short text, wanted true or false")
         self._store.listen(client, wanted)

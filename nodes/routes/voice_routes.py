@@ -24,8 +24,8 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Routes: TypeAlias = dict[tuple[str, str], Handler]  # by method and path
 # The texts that a request's object must have, and the change that they are for.
 CHANGES: dict[str, tuple[tuple[str, ...], Callable[..., dict[str, str]]]] = {
-    "rename": (("name", "new"), lambda library, *said: {"name": library.rename(*said)}),
-    "describe": (("name", "description"), lambda library, *said: {"description": library.describe(*said)}),
+    "rename": (("name", "new"), lambda library, *texts: {"name": library.rename(*texts)}),
+    "describe": (("name", "description"), lambda library, *texts: {"description": library.describe(*texts)}),
     "delete": (("name",), lambda library, name: {"name": library.delete(name)}),
 }
 
@@ -93,8 +93,8 @@ class VoiceRoutes:
         self, keys: tuple[str, ...], act: Callable[..., dict[str, str]], request: web.Request
     ) -> web.StreamResponse:
         """Answer a request whose body is an object with texts under these keys."""
-        said = await read_object(request)
-        values = [said.get(key) for key in keys]
+        body = await read_object(request)
+        values = [body.get(key) for key in keys]
         if not all(isinstance(value, str) for value in values):
             raise Refused(f"{' and '.join(keys)}: send texts")
         return await self._act(lambda library: act(library, *values))
@@ -113,10 +113,10 @@ async def read_object(request: web.Request) -> dict[str, Any]:
     """Return the JSON object in a request's body, {} for other JSON; ``Refused`` for anything else."""
     check_json(request)
     try:
-        said = json.loads(await _read_body(request, MOST_JSON))
+        body = json.loads(await _read_body(request, MOST_JSON))
     except (ValueError, RecursionError) as error:
         raise Refused("the body is not JSON") from error
-    return said if isinstance(said, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 def check_json(request: web.Request) -> None:

@@ -21,8 +21,8 @@ from ..sound.values import Facts, facts_of, to_json, to_waveforms
 RUN = re.compile(r"(\d{5,})_")  # the number of a run, at the start of its files' names
 LONGEST_TITLE = 200
 MOST_SHOWN = 10  # names of files in a text
-TOLD = ("title", "artist", "comment")  # facts about the speech; see ``RecordedFile.tags``
-OF_THE_ENCODER = "encoder"
+SPEECH_TAGS = ("title", "artist", "comment")  # see ``RecordedFile.tags``
+ENCODER = "encoder"
 
 
 def replace_all(files: Mapping[Path, bytes]) -> None:
@@ -52,8 +52,6 @@ def write_new(path: Path, data: bytes) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RecordedFile:
-    """The content of one file."""
-
     waveform: np.ndarray  # float ``[C, T]``
     sample_rate: int
     facts: tuple[Facts, ...]  # of the lines that it holds
@@ -86,8 +84,6 @@ class RecordedFile:
 
 @dataclass(frozen=True)
 class Run:
-    """The files of one run."""
-
     paths: tuple[Path, ...]
     unchanged: int | None = None  # files that were there already; None if every run has new files
     older: tuple[str, ...] = ()  # names of files with the number of one of them, and other words
@@ -157,7 +153,7 @@ def replace_run(folder: Path, files: Mapping[str, bytes]) -> Run:
 
 
 def older_files(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of sound files that have the number of one of ``names`` and other words."""
+    """Return the names of sound files that have a number of ``names`` but other words."""
     own = {Path(name).stem for name in names}
     numbers = {number for stem in own if (number := stem.split("_")[0]).isdigit()}
     others = [Path(name) for name in file_names(folder) if Path(name).suffix[1:] in TAGGED]
@@ -198,7 +194,7 @@ def is_same(path: Path, data: bytes) -> bool:
 
 
 def _compared(data: bytes, suffix: str) -> Content:
-    """Return the content with only the names of tags that are not TOLD: whether there is a workflow, not which."""
+    """Return the content without the values of other tags: it matters whether there is a workflow, not which."""
     content = read_content(BytesIO(data), suffix)
-    tags = {key: text if key in TOLD else "" for key, text in content.tags.items() if key != OF_THE_ENCODER}
+    tags = {key: text if key in SPEECH_TAGS else "" for key, text in content.tags.items() if key != ENCODER}
     return replace(content, tags=tags)

@@ -101,6 +101,7 @@ def write_numbered(name: str, format: str, text: str) -> Path:
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s
 KEEP, REPLACE = EXISTING = ("keep (new number)", "replace changed")
+CHECKS: dict[str, Any] = {"name": check_name, "format": TAGGED, "existing": EXISTING}
 
 
 class SaveSpeech(io.ComfyNode):
@@ -120,17 +121,10 @@ class SaveSpeech(io.ComfyNode):
         is_input_list=True,
     )
 
-    @classmethod
-    def validate_inputs(
-        cls,
-        name: Sequence[str | None] = (None,),
-        format: Sequence[str | None] = (None,),
-        existing: Sequence[str | None] = (None,),
-    ) -> bool | str:
-        """Check choices here too: ``execute`` would refuse a wrong one only after the speech was generated."""
-        return inputs.judge(
-            name=(check_name, name[0]), format=(TAGGED, format[0]), existing=(EXISTING, existing[0])
-        )
+    # Choices too: ``execute`` would refuse a wrong one only after the speech was generated.
+    validate_inputs = inputs.validating(
+        CHECKS, lambda **given: inputs.judge(**{name: (CHECKS[name], given[name][0]) for name in given})
+    )
 
     @classmethod
     def execute(

@@ -119,10 +119,10 @@ class SpeedPitch(io.ComfyNode):
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
         facts = facts_of(audio) if len(waveforms) == 1 else ()
         facts = tuple(replace(one, settings={**one.settings, "changed": [speed, pitch]}) for one in facts)
-        made = [stretch(waveform, rate, by) for waveform in waveforms]
+        changed = [stretch(waveform, rate, by) for waveform in waveforms]
         lengths = [
             f"{old.shape[1] / rate:.3f} s became {new.shape[1] / rate:.3f} s"
-            for old, new in zip(waveforms, made, strict=True)
+            for old, new in zip(waveforms, changed, strict=True)
         ]
-        done = [to_audio(waveform, rate, facts) for waveform in made]
+        done = [to_audio(waveform, rate, facts) for waveform in changed]
         return io.NodeOutput(done, ui=ui.PreviewText("\n".join(lengths)))

@@ -29,9 +29,9 @@ MOST_CHARACTERS = 10_000_000  # of a file's comment
 
 @dataclass(frozen=True)
 class Facts:
-    """What one line was spoken from. Raises ValueError that names a wrong field."""
+    """How one line was generated, for a file's metadata. Raises ValueError that names a wrong field."""
 
-    text: str  # as it was given
+    text: str  # as typed
     voice: str  # its name
     seed: int
     seq_groups: int
@@ -105,12 +105,12 @@ def from_json(comment: str) -> tuple[Facts, ...]:
     if len(comment) > MOST_CHARACTERS:
         raise ValueError("it is too long")
     try:
-        said = json.loads(comment)
+        content = json.loads(comment)
     except (ValueError, RecursionError):
         return ()
-    if not isinstance(said, dict) or FILE_KEY not in said:
+    if not isinstance(content, dict) or FILE_KEY not in content:
         return ()
-    lines = said[FILE_KEY]
+    lines = content[FILE_KEY]
     if not isinstance(lines, list) or not lines:
         raise ValueError("it has no lines")
     return tuple(_read(one) for one in lines)

@@ -72,12 +72,12 @@ def saved_states(text: str | None) -> States:
     """
     from ..folders import voice_library
 
-    said = None if text is None else name_key(text)
+    folded = None if text is None else name_key(text)
     return [
         (name, source_states(path))
         for name, path in voice_library().sources().items()
-        if said is None
-        or any(key == NARRATOR or key in said for key in map(name_key, split_mood(name) or (name,)))
+        if folded is None
+        or any(key == NARRATOR or key in folded for key in map(name_key, split_mood(name) or (name,)))
     ]
 
 

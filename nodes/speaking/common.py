@@ -139,7 +139,7 @@ def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[dict[str
 
 @dataclass(frozen=True)
 class Performance:
-    """The spoken lines of a node, and what its outputs say of them. Words have their times in each line's sound."""
+    """The results of a speaking node. ``words`` have their times in each line's own audio."""
 
     lines: Sequence[Spoken]
     facts: Sequence[Facts]
@@ -187,7 +187,7 @@ class Stage:
         found: str = "",
         first: str = "",
     ) -> Performance:
-        """Return what was spoken.
+        """Return the node's results.
 
         ``asked`` are the lines of the request, ``spoken`` the same at their final speed, ``sources`` their lines in the
         script. ``found`` says which voices were found by their names; ``first`` begins the report.

@@ -78,14 +78,13 @@ class RenderScript(SpeakingNode):
             characters, lists = find_characters(stage.model, cast), lists_of(given.get("pronunciation"))
             request = ScriptRequest(script, characters, given["language"], seed, lists)
             read, lines = read_script(stage.speaks, request, stage.options)
-            made = assemble(
-                read, stage.speak(lines, read, gap), gap, given.get("sentence_subtitles", False)
-            )
-            told = stage.end(lines, made.lines, read.lines, characters.describe_found())
-        joined = to_audio(made.joined, made.sample_rate, told.facts)
-        shown = show(told.outcome, told.clips(), report=told.report)
-        words = told.words.at(made.starts, made.sample_rate)
-        return io.NodeOutput(told.audios(), joined, made.srt, told.report, words, ui=shown)
+            by_sentence = given.get("sentence_subtitles", False)
+            scene = assemble(read, stage.speak(lines, read, gap), gap, by_sentence)
+            result = stage.end(lines, scene.lines, read.lines, characters.describe_found())
+        joined = to_audio(scene.joined, scene.sample_rate, result.facts)
+        shown = show(result.outcome, result.clips(), report=result.report)
+        words = result.words.at(scene.starts, scene.sample_rate)
+        return io.NodeOutput(result.audios(), joined, scene.srt, result.report, words, ui=shown)
 
 
 class ScriptFromFile(io.ComfyNode):
@@ -190,15 +189,15 @@ class DubCaptions(SpeakingNode):
             dub = assemble_dub(dubbed, silent, stage.speak(lines, script), limits)
             sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]
             found, spoken = characters.describe_found(), [one.spoken for one in dub.placed]
-            told = stage.end(lines, spoken, sources, found, dub.summary)
+            result = stage.end(lines, spoken, sources, found, dub.summary)
         clips = [
             clip if one.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
-            for clip, one in zip(told.clips(), dub.placed, strict=True)
+            for clip, one in zip(result.clips(), dub.placed, strict=True)
         ]
-        shown = show(f"{dub.summary}\n{told.outcome}", clips, report=told.report)
-        track = to_audio(dub.track, dub.sample_rate, told.facts)
-        words = told.words.at([one.start for one in dub.placed], dub.sample_rate)
-        return io.NodeOutput(told.audios(), track, dub.srt, dub.misfits, told.report, words, ui=shown)
+        shown = show(f"{dub.summary}\n{result.outcome}", clips, report=result.report)
+        track = to_audio(dub.track, dub.sample_rate, result.facts)
+        words = result.words.at([one.start for one in dub.placed], dub.sample_rate)
+        return io.NodeOutput(result.audios(), track, dub.srt, dub.misfits, result.report, words, ui=shown)
 
 
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:

@@ -25,11 +25,11 @@ class SavedVoices:
 
     @contextmanager
     def saving(self, path: Path) -> Iterator[None]:
-        """Note what the ``with`` block writes; nothing if it raises."""
+        """Record the file that the ``with`` block writes; nothing if it raises."""
         was_there, before = path.exists(), self.fingerprint(path)
         yield
         state = file_state(path)
-        # Where another voice was, the file has changed: for a workflow that saved that one, and may run again.
+        # A voice that was replaced counts as changed: the workflow that saved it may run again.
         self._saved[path] = (state, state if was_there else before)
 
 
@@ -37,7 +37,7 @@ APP_KEY = web.AppKey("qwen3_tts_morph.saved_voices", SavedVoices)  # where the s
 
 
 def saved_voices() -> SavedVoices:
-    """Return what this process has saved; without a server, a new and empty one."""
+    """Return the record of this process; an empty one without a server."""
     from server import PromptServer
 
     server = getattr(PromptServer, "instance", None)

@@ -228,7 +228,8 @@ class ShiftVoice(io.ComfyNode):
     ) -> io.NodeOutput:
         check_voice(voice)
         sides = (connected(given, [side], [f"{side}_{one}" for one in MORE]) for side in SIDES)
-        shift = Shift(*([*voices.values()] for voices in sides), strength)
+        toward, away = ([*voices.values()] for voices in sides)
+        shift = Shift(toward, away, strength)
         return mixed(model, lambda ready: shift_voice(voice, shift, ready))
 
 

@@ -155,7 +155,7 @@ def test_input_known_to_be_bad_is_rejected_before_the_run(server: ComfyServer, c
 
 
 def by_name(errors: list[dict[str, Any]]) -> int:
-    """Return how many errors are about the inputs under whose names they are: the page shows these (refused.js)."""
+    """Return how many errors are about the inputs under whose names they are: the page shows these (failed.js)."""
     named = [(one["extra_info"]["input_name"], one["details"].casefold()) for one in errors]
     return sum(
         details == name or re.match(rf"{name} - {name}\b", details) is not None for name, details in named

@@ -3,7 +3,6 @@ import { app } from "../../../scripts/app.js"
 
 let element, owner // owner: the list that plays, with show() and ended()
 
-/** Whether this list's recording is audible now. */
 export const plays = (list) => owner === list && Boolean(element) && !element.paused && !element.ended
 /** Whether this list used the element last: then its position is that of the list's recording. */
 export const isOwner = (list) => owner === list
@@ -20,7 +19,6 @@ export function stopClips() {
   element?.pause()
 }
 
-/** The list that plays or played last. */
 export const currentList = () => owner
 
 /** Silence every other player of the page: ComfyUI's previews and the live speech. */

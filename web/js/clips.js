@@ -5,7 +5,7 @@ import { app } from "../../../scripts/app.js"
 import * as sound from "./clip_sound.js"
 import { Display } from "./display.js"
 import { addStyle, button, keepEvents, make, MARGIN, turn } from "./elements.js"
-import { LINE, LitWords, STYLE as LIT_STYLE } from "./lit_words.js"
+import { LINE, LitWords } from "./lit_words.js"
 import { extend, PREFIX } from "./nodes.js"
 import { say } from "./words.js"
 
@@ -30,7 +30,6 @@ function time(seconds) {
 
 const clipButton = (text, title, onclick) => button("morph-clip-button", text, title, onclick)
 
-/** The list of one node. */
 class ClipList {
   /** ``folds``: whether it is folded at first, and has a button that unfolds it. */
   constructor(folds) {
@@ -127,7 +126,6 @@ class ClipList {
     return made
   }
 
-  /** Fold the rows, or unfold them: the node grows, and shrinks again. */
   fold() {
     this.folded = !this.folded
     turn(this, !this.folded, () => this.build())
@@ -167,7 +165,6 @@ class ClipList {
     row.append(Object.assign(link, { href: sound.addressOf(clip), download: clip.filename }))
   }
 
-  /** Show what plays and where it is. */
   show() {
     const playing = sound.plays(this)
     for (const { index, name, play, row } of this.players) {
@@ -288,7 +285,6 @@ class ClipList {
   }
 }
 
-/** Put a list into a random order, every order as likely as any other. */
 function shuffle(list) {
   for (let last = list.length - 1; last > 0; last--) {
     const other = Math.floor(Math.random() * (last + 1))
@@ -299,7 +295,6 @@ function shuffle(list) {
 const lists = new Display(
   "speech_clips", "MORPH_TTS_CLIPS", "clips", (node) => new ClipList(FOLDED.includes(node.type)))
 
-/** Show the clips that a run returned on its node. */
 async function showClips(node, output) {
   const clips = output?.[KEY]
   if (!clips?.length) return
@@ -312,7 +307,7 @@ function silenceLater(node) {
   setTimeout(() => { if (sound.currentList()?.node === node) sound.stopClips() }, UNDO_MS)
 }
 
-const STYLE = `
+addStyle(`
   .morph-clips { box-sizing: border-box; width: 100%; padding: ${PADDING}px; border-radius: 6px; font: 12px sans-serif;
     background: var(--input, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd); display: flex;
     flex-direction: column; }
@@ -343,14 +338,11 @@ const STYLE = `
   .morph-clips-wrong { color: var(--error-text, #f44); opacity: 1; }
   .morph-clip-time { flex: none; margin-left: auto; opacity: .8; font-variant-numeric: tabular-nums; }
   .morph-clips .morph-lit { flex: none; margin: ${PADDING}px 4px 0; }
-  .morph-clip-current { background: color-mix(in srgb, currentColor 12%, transparent); border-radius: 4px; }`
+  .morph-clip-current { background: color-mix(in srgb, currentColor 12%, transparent); border-radius: 4px; }`)
 
 app.registerExtension({
   name: "MorphTTS.Clips",
-  setup() {
-    addStyle(STYLE + LIT_STYLE)
-    sound.listenToOthers()
-  },
+  setup: sound.listenToOthers,
   afterConfigureGraph: () => lists.restore(),
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (!nodeData.name.startsWith(PREFIX)) return

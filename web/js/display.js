@@ -36,7 +36,6 @@ function keep(key, shown) {
   }
 }
 
-/** Forget what a node shows. */
 export const forget = (node) => keep(keyOf(node), {})
 
 /** One kind of widget for what runs show. */

@@ -1,10 +1,12 @@
-// A node of the pack that fails, or whose values are refused (refused.js), says why: on itself, until the next run
-// begins, and in a message of the page. Newer pages say only that something is wrong, and keep the sentence in a log.
+// A node of the pack that fails, or whose values are refused, says why: on itself, until the next run begins, and in a
+// message of the page. Newer pages say only that something is wrong, and keep the sentence in a log.
+// ComfyUI gives the sentence of a node's check to every input that the check looks at: one wrong value would be shown as
+// several errors, most of them under the names of inputs that are right. One error is kept.
 import { app } from "../../../scripts/app.js"
 import { stopClips } from "./clip_sound.js"
 import { forget } from "./display.js"
 import { addElement, addStyle, giveRoom, keepEvents, make, MARGIN, removeElement } from "./elements.js"
-import { tell } from "./messages.js"
+import { clearMessages, tell } from "./messages.js"
 import { allNodes, findNode, PREFIX, widgetOf } from "./nodes.js"
 import { isOfPreview } from "./preview.js"
 import { isHere, runOf } from "./runs.js"
@@ -16,7 +18,6 @@ const LETTER = 6.4 // pixels, the mean width of a letter
 const OWN = "ValueError" // the pack's own sentences; others say what they are
 const SHOWN_MS = 20000
 
-/** What went wrong, in one text. */
 function sentenceOf({ exception_type: type, exception_message: message }) {
   const said = (message ?? "").trim()
   return type?.split(".").at(-1) === OWN && said ? said : [type, said].filter(Boolean).join(": ")
@@ -55,15 +56,14 @@ function clearPast(node) {
 }
 
 /** Show a sentence on a node, where that is open, and in a message of the page. */
-export function tellWhy(id, type, sentence, isOpen = true) {
+function tellWhy(id, type, sentence, isOpen = true) {
   const found = isOpen ? findNode(id).node : undefined
   const node = found?.type === type ? found : undefined
   if (node) showOn(node, sentence)
   tell("error", titleOf(node, type), sentence, { life: SHOWN_MS, joins: true }) // one run may have several
 }
 
-/** Remove what the nodes say of the run before. */
-export const clearAll = () => allNodes().forEach(clear)
+const clearAll = () => allNodes().forEach(clear)
 
 async function onError({ detail }) {
   const { prompt_id: prompt, node_id: id, node_type: type } = detail
@@ -73,16 +73,56 @@ async function onError({ detail }) {
   tellWhy(id, type, sentenceOf(detail), isOpen)
 }
 
-const STYLE = `
+const OF_CHECK = "custom_validation_failed"
+
+const inputOf = (error) => error.extra_info?.input_name
+
+/** What a check said: ComfyUI writes the input before it. */
+const refusalOf = (error) => error.details.slice(`${inputOf(error)} - `.length)
+
+/** Whether the sentence is about the input: the pack's sentences begin with the name, some of them in capitals. */
+const isAbout = (sentence, input) =>
+  sentence.toLowerCase().startsWith(input) && !/^\w/.test(sentence.slice(input.length))
+
+/** Keep the one error of a node's check that is about its own input; the first where none is. */
+function keepOne(errors) {
+  const ofCheck = errors.filter((error) => error.type === OF_CHECK)
+  const kept = ofCheck.find((error) => isAbout(refusalOf(error), inputOf(error))) ?? ofCheck[0]
+  return errors.filter((error) => error.type !== OF_CHECK || error === kept)
+}
+
+/** Drop the repeated errors of the pack's nodes from an answer of the server, and show the others on their nodes. */
+function keepAndTell(answer) {
+  for (const [id, node] of Object.entries(answer?.node_errors ?? {})) {
+    if (!node.class_type?.startsWith(PREFIX)) continue
+    node.errors = keepOne(node.errors)
+    const said = node.errors.filter((error) => error.type === OF_CHECK).map(refusalOf)
+    if (said.length) tellWhy(id, node.class_type, said.join("\n"))
+  }
+}
+
+addStyle(`
   .morph-failed { box-sizing: border-box; width: 100%; padding: ${PADDING}px ${2 * PADDING}px; border-radius: 6px;
     overflow-y: auto; font: 12px/${LINE}px sans-serif; white-space: pre-wrap; overflow-wrap: anywhere;
-    user-select: text; background: #7f1d1d; color: #fff; }`
+    user-select: text; background: #7f1d1d; color: #fff; }`)
 
 app.registerExtension({
   name: "MorphTTS.Failed",
   setup() {
-    addStyle(STYLE)
     app.api.addEventListener("execution_error", onError)
     app.api.addEventListener("execution_start", clearAll)
+    const queue = app.api.queuePrompt
+    app.api.queuePrompt = async function (...given) {
+      clearAll()
+      clearMessages()
+      try {
+        const answer = await queue.apply(this, given)
+        keepAndTell(answer) // some outputs may run although others are refused
+        return answer
+      } catch (error) {
+        keepAndTell(error.response)
+        throw error
+      }
+    }
   },
 })

@@ -34,7 +34,6 @@ function keepRest(node, change) {
   app.canvas.setDirty(true, true)
 }
 
-/** Fold a node that has room for all of its widgets. */
 function foldAll(node) {
   node.showAdvanced = true
   keepRest(node, () => {

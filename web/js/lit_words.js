@@ -1,11 +1,10 @@
 // Words that light up as they are heard; a click on one plays from there. The list of recordings shows them, and the
 // player of speech that is being made.
-import { make } from "./elements.js"
+import { addStyle, make } from "./elements.js"
 import { say } from "./words.js"
 
 export const LINE = 18 // pixels
 
-/** The words of one recording. */
 export class LitWords {
   /** ``play`` is called with the moment at which a word that was clicked begins, in seconds. */
   constructor(play) {
@@ -57,10 +56,10 @@ export class LitWords {
   }
 }
 
-export const STYLE = `
+addStyle(`
   .morph-lit { position: relative; overflow-y: auto; overflow-wrap: anywhere; line-height: ${LINE}px; font-size: 13px; }
   .morph-lit-word { cursor: pointer; border-radius: 3px; }
   .morph-lit-word:hover { text-decoration: underline; }
   .morph-lit-plays .morph-lit-word { opacity: .5; }
   .morph-lit-plays .morph-lit-heard { opacity: 1; }
-  .morph-lit-plays .morph-lit-now { color: #111; background: #facc15; }`
+  .morph-lit-plays .morph-lit-now { color: #111; background: #facc15; }`)

@@ -120,36 +120,28 @@ class Run {
   /** Fetch and play to the end; after a broken connection from where it broke. */
   async follow() {
     this.unlock()
-    while (!this.player.ended && !this.cancelled) {
-      const from = this.player.samples
+    while (!this.player.ended) { // cancelling ends it too
       this.player.rest = new Uint8Array()
       try {
-        if (await this.fetch(from)) break
+        await this.fetch(this.player.samples)
+        this.player.finish()
       } catch (error) {
-        if (this.cancelled) break
+        if (this.cancelled) return
         console.warn("speech: the connection broke, trying again", error)
+        await new Promise((resolve) => setTimeout(resolve, 500))
       }
-      await new Promise((resolve) => setTimeout(resolve, 500))
     }
-    this.player.finish()
   }
 
-  /** Read the stream from a sample on, to its end; return true. */
+  /** Read the stream from a sample on, to its end. */
   async fetch(from) {
     this.abort = new AbortController()
     const answer = await fetch(api.apiURL(`${ROUTE}/${this.id}?from=${from}`), { signal: this.abort.signal })
-    if (answer.status === 404) return true
-    if (answer.status === 403) {
-      refuse(await answer.json())
-      return true
-    }
+    if (answer.status === 403) refuse(await answer.json())
+    if ([403, 404].includes(answer.status)) return
     if (!answer.ok) throw new Error(`${answer.status}`)
     const reader = /** @type {ReadableStream} */ (answer.body).getReader()
-    for (;;) {
-      const { done, value } = await reader.read()
-      if (done) return true
-      this.player.push(value)
-    }
+    for (let part = await reader.read(); !part.done; part = await reader.read()) this.player.push(part.value)
   }
 
   /** A page that nobody has clicked may be silent: then it waits for a click, and plays from the beginning. */
@@ -198,7 +190,6 @@ class Run {
     this.show()
   }
 
-  /** The line that plays now. */
   get line() {
     const at = this.player.position * this.player.sampleRate
     return this.lines.findLast((one) => one.start <= at) ?? this.lines[0]
@@ -315,7 +306,7 @@ function noteList({ detail: node }) {
     }
 }
 
-const STYLE = `
+addStyle(`
     .morph-live-holder { display: flex; width: 100%; overflow: hidden; }
     .morph-live { display: flex; gap: 8px; align-items: center; width: 100%; min-width: 0; height: ${HEIGHT - 2 * MARGIN}px;
       box-sizing: border-box; padding: 0 8px; border-radius: 6px; font: 12px sans-serif;
@@ -331,7 +322,7 @@ const STYLE = `
     .morph-live-refused span { white-space: normal; overflow-y: auto; max-height: 100%; }
     .morph-live-bar { position: fixed; left: 50%; bottom: 64px; transform: translateX(-50%); width: min(480px, 90vw);
       z-index: 1000; }
-    .morph-live-bar:empty { display: none; }`
+    .morph-live-bar:empty { display: none; }`)
 
 app.registerExtension({
   name: "MorphTTS.Live",
@@ -349,7 +340,6 @@ app.registerExtension({
     },
   ],
   setup() {
-    addStyle(STYLE)
     document.body.append(bar)
     api.addEventListener("morph.speech", ({ detail }) => start(detail))
     api.addEventListener("morph.speech.line", ({ detail }) => runs.get(detail.stream)?.addLine(detail))

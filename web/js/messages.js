@@ -16,7 +16,6 @@ export function tell(severity, summary, detail, { life = SHOWN_MS, joins = false
   }
 }
 
-/** Remove the messages that are shown. */
 export function clearMessages() {
   const { toast } = app.extensionManager
   for (const one of shown) (toast.dismiss ?? toast.remove)(one)

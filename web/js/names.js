@@ -77,16 +77,15 @@ function onKey(event) {
   event.stopPropagation()
 }
 
-const STYLE = `
+addStyle(`
   .morph-names { position: fixed; z-index: 3000; min-width: 8em; max-height: 12em; overflow-y: auto; font: 13px sans-serif;
     background: var(--comfy-menu-bg); color: var(--input-text); border: 1px solid var(--border-color); }
   .morph-names div { padding: 3px 8px; cursor: pointer; }
-  .morph-names div:hover, .morph-names .chosen { background: var(--comfy-input-bg); }`
+  .morph-names div:hover, .morph-names .chosen { background: var(--comfy-input-bg); }`)
 
 app.registerExtension({
   name: "MorphTTS.Names",
   setup() {
-    addStyle(STYLE)
     document.addEventListener("input", offer)
     document.addEventListener("keydown", onKey, true)
     for (const kind of ["focusout", "wheel"]) document.addEventListener(kind, hide, true)

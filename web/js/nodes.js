@@ -23,7 +23,6 @@ export function findNode(id) {
   return { node, isOpen: (app.canvas.graph ?? app.graph) === (node.graph ?? graph) }
 }
 
-/** A node's widget of this name. */
 export const widgetOf = (node, name) => node.widgets?.find((one) => one.name === name)
 
 /** Call ``then`` after a method of a node type, whatever the method was before. */

@@ -59,7 +59,6 @@ export class StreamPlayer {
     this.played = this.from = from
     this.underruns = 0
     this.stopped = false
-    this.sources = new Set()
     /** @type {Float32Array<ArrayBuffer>[]} */
     this.waiting = [] // chunks that are not scheduled yet
     let start = 0
@@ -70,7 +69,6 @@ export class StreamPlayer {
     this.advance()
   }
 
-  /** Take bytes as they arrive. */
   push(bytes) {
     const joined = new Uint8Array(this.rest.length + bytes.length)
     joined.set(this.rest)
@@ -128,7 +126,6 @@ export class StreamPlayer {
     this.played += samples.length
   }
 
-  /** All samples have arrived. */
   finish() {
     this.ended = true
     if (!this.stopped) this.advance()

@@ -22,7 +22,6 @@ const keyOf = (voice, sentence) => [voice.changed, voice.checkpoint, voice.name,
 /** Whether a node that ran belongs to a preview, and is on no canvas. */
 export const isOfPreview = (node) => String(node).startsWith(NODES)
 
-/** Whether the preview of a voice is being generated. */
 export const isBusy = (voice, sentence) => [...previews.values()].some((one) => one.key === keyOf(voice, sentence))
 
 /** Have a function called when a preview begins or ends. */
@@ -37,7 +36,6 @@ function voiceNode(voice) {
   return node(type, { ...model, ...(voice.isPreset ? presetInputs(voice.name) : { name: voice.name }) })
 }
 
-/** The smallest workflow that speaks a sentence with a voice. */
 function workflowOf(voice, sentence) {
   return {
     [`${NODES}-model`]: node("MorphTTSLoadModel",

@@ -23,7 +23,6 @@ function hidden(text, report) {
 /** How many lines a text takes when it is wrapped. */
 const linesOf = (text) => text.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / PER_LINE)), 0)
 
-/** The report of one node. */
 class Report {
   constructor(node) {
     this.node = node
@@ -60,7 +59,6 @@ class Report {
     this.body.hidden = !this.isOpen
   }
 
-  /** Unfold, or fold. */
   turn() {
     this.isOpen = !this.isOpen
     turn(this, this.isOpen, () => this.draw())
@@ -84,7 +82,7 @@ async function showText(node, output) {
   giveRoom(node)
 }
 
-const STYLE = `
+addStyle(`
   .morph-report { box-sizing: border-box; width: 100%; border-radius: 6px; font: 12px sans-serif; overflow: hidden;
     background: var(--input, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd); }
   .morph-report-head { all: unset; box-sizing: border-box; display: block; width: 100%; height: ${HEAD}px;
@@ -95,11 +93,10 @@ const STYLE = `
   .morph-report-rest { margin: 0; padding: 4px 8px 8px; max-height: ${LINE * MOST_LINES}px; overflow-y: auto;
     box-sizing: content-box; font: 11px/${LINE}px sans-serif; white-space: pre-wrap; overflow-wrap: anywhere;
     user-select: text; opacity: .85; }
-  .morph-report-rest[hidden] { display: none; }`
+  .morph-report-rest[hidden] { display: none; }`)
 
 app.registerExtension({
   name: "MorphTTS.Report",
-  setup() { addStyle(STYLE) },
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (nodeData.name.startsWith(PREFIX)) extend(nodeType, "onExecuted", showText)
   },

@@ -1,5 +1,6 @@
-// The first template, "1 Start here": opened by a menu entry, and by a button of the Voices tab. And the templates'
-// order in ComfyUI's list of them.
+// The templates: "1 Start here" is opened by a menu entry and by a button of the Voices tab, and is first in ComfyUI's
+// list. Each copy of a template is a workflow of its own: under the template's id, one copy would show what another one
+// made (display.js), and would take the other's run for its own (runs.js).
 import { app } from "../../../scripts/app.js"
 import { tell } from "./messages.js"
 import { say } from "./words.js"
@@ -8,6 +9,7 @@ const COMMAND = "MorphTTS.OpenStart"
 const TEMPLATE = "Qwen3-TTS 1 Start here"
 // This file's address is /extensions/FOLDER/js/start.js; ComfyUI serves a pack's templates under the same folder name.
 const FOLDER = decodeURIComponent(new URL(import.meta.url).pathname.split("/extensions/")[1].split("/")[0])
+export const TEMPLATE_IDS = "5b3f0a5e-7774-4d6f-9a70-" // the ids of all shipped workflows begin with this
 const FILLED = 0.94 // of the free part of the window
 
 /** Open the template in a tab of its own, as ComfyUI's page of templates does. */
@@ -51,6 +53,9 @@ function sortTemplates() {
 app.registerExtension({
   name: "MorphTTS.Start",
   setup: sortTemplates,
+  beforeConfigureGraph(workflow) {
+    if (workflow?.id?.startsWith?.(TEMPLATE_IDS)) workflow.id = window.LiteGraph.uuidv4()
+  },
   commands: [{ id: COMMAND, icon: "pi pi-microphone", label: () => say("Open Start here"), function: openStart }],
   menuCommands: [{ path: ["Extensions", "Qwen3-TTS Morph"], commands: [COMMAND] }],
 })

@@ -35,7 +35,6 @@ function draw(kind, attributes) {
   return made
 }
 
-/** What one node shows. */
 class Trimmer {
   constructor() {
     this.node = this.shown = /** @type {any} */ (undefined) // which node has this now, and what its run returned
@@ -191,7 +190,6 @@ class Trimmer {
     return start + Math.max(0, Math.min(1, (clientX - left) / width)) * (end - start)
   }
 
-  /** Draw the part, and what plays. */
   show() {
     cancelAnimationFrame(this.frame)
     const part = this.part, isPlaying = sound.plays(this)
@@ -250,7 +248,7 @@ const text = (seconds) => seconds.toFixed(2)
 
 const trimmers = new Display("recording_part", "MORPH_TTS_TRIM", "shape", () => new Trimmer())
 
-const STYLE = `
+addStyle(`
   .morph-trim { box-sizing: border-box; width: 100%; padding: ${PADDING}px; border-radius: 6px; font: 12px sans-serif;
     background: var(--input, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd); }
   .morph-trim-wave { position: relative; height: ${WAVE}px; margin: 0 6px; cursor: pointer; }
@@ -280,11 +278,10 @@ const STYLE = `
     overflow: hidden; font-size: 11px; line-height: ${LINE}px; }
   .morph-trim-figures > span { opacity: .8; }
   .morph-trim-figures > .morph-trim-wrong { opacity: 1; font-weight: 600;
-    color: color-mix(in srgb, #f33 75%, currentColor); }`
+    color: color-mix(in srgb, #f33 75%, currentColor); }`)
 
 app.registerExtension({
   name: "MorphTTS.Trim",
-  setup() { addStyle(STYLE) },
   afterConfigureGraph: () => trimmers.restore(),
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (nodeData.name !== TYPE) return

@@ -14,7 +14,6 @@ const inputsOf = (type) => window.LiteGraph.registered_node_types[type]?.nodeDat
 /** What a list offers: its definition is [values, ...] or ["COMBO", { options: values }]. */
 const optionsOf = (definition) => (Array.isArray(definition?.[0]) ? definition[0] : (definition?.[1]?.options ?? []))
 
-/** Whether a node has the input of a model. */
 export const takesModel = (type) => Boolean({ ...inputsOf(type).required, ...inputsOf(type).optional }.model)
 
 /** What Preset Voice is set to for a speaker: one that its list does not have is a fine-tuned one. */

@@ -15,12 +15,12 @@ const TAB = "morph-voices"
 const ROUTE = "/morph/voices"
 const SUFFIX = ".safetensors"
 const RECORDING = "recording" // the kind of what is no voice file: it is managed in the folder
+const MENU = 160 // pixels: the most that a menu is high
 const SENTENCE = "Hello, this is how I sound. I hope that you like it." // English: the demo voice reads no other
 
 let panel, list, sentence, sought // elements of the open tab
 let voices = [], presets = []
 let known // the server's answer that they are of
-let closeMenu = () => {} // of the menu that is open
 
 const change = (action, values) => ask(`${ROUTE}/${action}`, JSON.stringify(values))
 
@@ -100,45 +100,28 @@ function choose() {
 /** An icon beside words, which say the same to a screen reader. */
 const picture = (icon) => Object.assign(make("i", `pi pi-${icon}`), { ariaHidden: "true" })
 
-/** A menu under a button: entries are [icon, words, what they do]. */
-function openMenu(under, entries) {
-  const wasOpen = under.ariaExpanded === "true"
-  closeMenu()
-  if (wasOpen) return
+/** A menu that a button opens below itself, or above where there is no room: entries are [icon, words, what they do]. */
+function makeMenu(under, entries) {
   const menu = make("div", "morph-voice-menu")
   menu.setAttribute("role", "menu")
+  menu.popover = "auto" // the page closes it when something else is pressed
   for (const [icon, words, act] of entries) {
-    const entry = make("button", "", words)
+    const entry = makeButton("", words, "", () => { menu.hidePopover(); act() })
     entry.prepend(picture(icon))
     entry.setAttribute("role", "menuitem")
-    entry.onclick = () => { closeMenu(); act() }
     menu.append(entry)
   }
-  placeMenu(menu, under)
+  menu.firstChild.autofocus = true
+  menu.addEventListener("beforetoggle", () => {
+    const { right, bottom, top } = under.getBoundingClientRect(), isLow = bottom + MENU > window.innerHeight
+    const across = `${window.innerWidth - right}px`
+    menu.style.inset = isLow ? `auto ${across} ${window.innerHeight - top}px auto` : `${bottom}px ${across} auto auto`
+  })
+  under.popoverTargetElement = menu
+  return menu
 }
 
-/** Show a menu beside its button until something else is pressed. */
-function placeMenu(menu, under) {
-  const { right, bottom, top } = under.getBoundingClientRect()
-  document.body.append(menu)
-  const isLow = bottom + menu.offsetHeight > window.innerHeight
-  menu.style.left = `${Math.max(0, right - menu.offsetWidth)}px`
-  menu.style.top = `${isLow ? top - menu.offsetHeight : bottom}px`
-  under.ariaExpanded = "true"
-  const outside = (/** @type {any} */ { type, key, target }) => {
-    if (type === "keydown" ? key === "Escape" : !menu.contains(target) && !under.contains(target)) closeMenu()
-  }
-  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, outside, true)
-  closeMenu = () => {
-    for (const kind of ["pointerdown", "keydown"]) document.removeEventListener(kind, outside, true)
-    under.ariaExpanded = "false"
-    menu.remove()
-    closeMenu = () => {}
-  }
-  menu.firstChild.focus()
-}
-
-function moreButton(voice) {
+function moreButtons(voice) {
   const deletion = ["trash", say("Delete"), () => attempt(() => remove(voice))]
   const entries = voice.error ? [deletion] : [
     ["pencil", say("Rename"), () => attempt(() => rename(voice))],
@@ -146,9 +129,9 @@ function moreButton(voice) {
     ["download", say("Export"), () => save(voice)],
     deletion,
   ]
-  const made = button("ellipsis-v", say("More"), () => openMenu(made, entries))
+  const made = button("ellipsis-v", say("More"), null)
   made.ariaHasPopup = "menu"
-  return made
+  return [made, makeMenu(made, entries)]
 }
 
 function playButton(voice) {
@@ -161,7 +144,6 @@ function playButton(voice) {
   return made
 }
 
-/** How a saved voice was made, in words. */
 function originOf(voice) {
   const seconds = voice.reference_seconds ? `, ${voice.reference_seconds.toFixed(1)} s` : ""
   const words = {
@@ -187,7 +169,7 @@ function makeRow(voice) {
   head.append(make("strong", "", voice.name, voice.name))
   if (voice.isPreset) head.append(make("small", "", voice.fits))
   if (!voice.error) head.append(button("plus", say("Add to the canvas"), () => addVoiceNode(voice, panel)))
-  if (!voice.isPreset && voice.kind !== RECORDING) head.append(moreButton(voice))
+  if (!voice.isPreset && voice.kind !== RECORDING) head.append(...moreButtons(voice))
   if (voice.error) row.append(make("p", "morph-voice-error", voice.error))
   else if (!voice.isPreset) tellVoice(row, voice)
   return row
@@ -209,7 +191,6 @@ function section(words, all, ifNone) {
 
 function show() {
   if (!list?.isConnected) return
-  closeMenu()
   list.replaceChildren(
     ...section(say("Preset speakers"), presets),
     ...section(say("Saved voices"), voices, say("No voices yet: Save Voice adds one.")),
@@ -261,7 +242,7 @@ function render(element) {
   return refresh()
 }
 
-const STYLE = `
+addStyle(`
     .morph-voices { display: flex; flex-direction: column; gap: 8px; height: 100%; padding: 12px; overflow-y: auto;
       box-sizing: border-box; font: 13px sans-serif; color: var(--input-text, #ddd); }
     .morph-voices ul { list-style: none; margin: 0; padding: 0; }
@@ -274,7 +255,7 @@ const STYLE = `
     .morph-voices button:hover, .morph-voice-menu button:hover, .morph-voice-menu button:focus-visible {
       background: var(--comfy-input-bg, #222); }
     .morph-voices button:disabled { opacity: .35; cursor: default; }
-    .morph-voices .morph-voices-start, .morph-voice-menu button { display: flex; gap: 8px; align-items: center; }
+    .morph-voices .morph-voices-start, .morph-voice-menu button { display: flex; gap: 8px; align-items: center; width: 100%; }
     .morph-voices .morph-voices-start { justify-content: center; border: 1px solid var(--border-color, #444);
       border-radius: 6px; font: inherit; }
     .morph-voices-part { margin-top: 12px; padding-bottom: 4px; font-size: 11px; opacity: .7; }
@@ -285,17 +266,14 @@ const STYLE = `
     .morph-voice q { display: -webkit-box; margin-top: 4px; overflow: hidden; opacity: .7; -webkit-line-clamp: 2;
       -webkit-box-orient: vertical; }
     .morph-voice-error { color: var(--error-text, #f66); }
-    .morph-voice-menu { position: fixed; z-index: 3000; display: flex; flex-direction: column; min-width: 120px;
-      padding: 4px; border: 1px solid var(--border-color, #444); border-radius: 6px; font: 13px sans-serif;
-      background: var(--comfy-menu-bg, #333); color: var(--input-text, #ddd); }`
+    .morph-voice-menu { margin: 0; min-width: 120px; padding: 4px; border: 1px solid var(--border-color, #444); border-radius: 6px; font: 13px sans-serif;
+      background: var(--comfy-menu-bg, #333); color: var(--input-text, #ddd); }`)
 
 app.registerExtension({
   name: "MorphTTS.Voices",
   setup() {
-    addStyle(STYLE)
     app.extensionManager.registerSidebarTab({
       id: TAB, icon: "pi pi-microphone", title: say("Voices"), tooltip: say("The voice library"), type: "custom", render,
-      destroy: () => closeMenu(),
     })
     watchPreviews(show)
     document.addEventListener("morph.voices.changed", () => { if (list?.isConnected) refresh() })

@@ -85,7 +85,7 @@ def test_a_node_shows_a_text_its_clips_and_a_report(tmp_path: Path, monkeypatch:
 
 def test_the_page_knows_every_template_by_its_id() -> None:
     """It gives each copy of one an id of its own."""
-    source = (ROOT / "web" / "js" / "copies.js").read_text(encoding="utf-8")
+    source = (ROOT / "web" / "js" / "start.js").read_text(encoding="utf-8")
     [prefix] = re.findall(r'TEMPLATE_IDS = "([^"]+)"', source)
     ids = [json.loads(path.read_text(encoding="utf-8"))["id"] for path in (ROOT / "workflows").glob("*.json")]
     assert ids and all(one.startswith(prefix) for one in ids) and len(set(ids)) == len(ids)
