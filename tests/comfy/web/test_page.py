@@ -150,7 +150,7 @@ def open_help(page: ComfyPage, words: str) -> None:
 
 def test_the_help_button_opens_the_nodes_help(page: ComfyPage, screenshots: Path) -> None:
     page.load(read_workflow(CLONE))
-    open_help(page, "How the knob works")
+    open_help(page, "How SEQ_GROUPS works")
     page.screenshot(screenshots / "help.png")
 
 
@@ -163,7 +163,7 @@ def test_nodes_and_their_help_are_chinese_if_the_locale_is_chinese(
         page = new_page(todays_server)
         nodes = page.load(read_workflow(CLONE))["nodes"]
         assert "生成语音" in [node["title"] for node in nodes]
-        open_help(page, "这个旋钮的原理")
+        open_help(page, "SEQ_GROUPS 的原理")
         page.screenshot(screenshots / "help in Chinese.png")
     finally:
         todays_server.set_page_setting("Comfy.Locale", "en")
