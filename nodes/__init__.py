@@ -11,16 +11,12 @@ MODULES = (
 )
 
 
-def nodes_in(name: str) -> list[type[io.ComfyNode]]:
-    """Return the nodes that a module defines, in their order."""
-    module = import_module(f".{name}", __name__)
-    classes = [
-        one for one in vars(module).values() if isinstance(one, type) and issubclass(one, io.ComfyNode)
-    ]
-    return [one for one in classes if one.__module__ == module.__name__]
-
-
-NODES = tuple(node for name in MODULES for node in nodes_in(name))
+NODES = tuple(
+    node
+    for name in MODULES
+    for node in vars(import_module(f".{name}", __name__)).values()
+    if isinstance(node, type) and issubclass(node, io.ComfyNode) and node.__module__ == f"{__name__}.{name}"
+)
 
 
 class MorphTTSExtension(ComfyExtension):

@@ -75,14 +75,6 @@ def find_devices(option: str) -> list[torch.device]:
     return [device for name, device in gpus().items() if option in (name, ALL_GPUS)]
 
 
-def resolve_devices(option: str) -> list[torch.device]:
-    """Return the devices of an option, or the default one, with a warning; errors as ``check_device_option``."""
-    found = find_devices(option)
-    if not found:
-        log.warning("device %r is not on this machine: the default device is used", option)
-    return found or find_devices(DEFAULT)
-
-
 DEFAULT_SIZE = "base"
 
 
@@ -173,7 +165,9 @@ class LoadModel(io.ComfyNode):
             check_same(path, options, more)
             # If a device is missing here, a chain of nodes must not load the default one twice.
             loaded = [] if device == CPU else [one.origin.device for one in more]
-            devices = [one for one in resolve_devices(device) if one not in loaded]
+            if not (found := find_devices(device)):
+                log.warning("device %r is not on this machine: the default device is used", device)
+            devices = [one for one in found or find_devices(DEFAULT) if one not in loaded]
             models = [load_managed(path, options, one) for one in devices] + more
         return io.NodeOutput(ManagedModel(models))
 

@@ -113,14 +113,10 @@ def from_json(comment: str) -> tuple[Facts, ...]:
     lines = content[FILE_KEY]
     if not isinstance(lines, list) or not lines:
         raise ValueError("it has no lines")
-    return tuple(_read(one) for one in lines)
-
-
-def _read(line: object) -> Facts:
     names = set(Facts.__dataclass_fields__)
-    if not isinstance(line, dict) or set(line) != names:
+    if not all(isinstance(line, dict) and set(line) == names for line in lines):
         raise ValueError(f"a line does not have exactly {', '.join(sorted(names))}")
-    return Facts(**line)
+    return tuple(Facts(**line) for line in lines)
 
 
 def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:

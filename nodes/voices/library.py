@@ -76,7 +76,9 @@ class LoadVoice(io.ComfyNode):
         outputs=[VoiceSocket.Output("loaded_voice")],
     )
 
-    validate_inputs = inputs.judged(name=lambda name: check_saved(name))
+    validate_inputs = inputs.judged(
+        name=lambda name: is_recording(path := find_source(name)) or load_source(path)
+    )
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
@@ -98,12 +100,6 @@ class LoadVoice(io.ComfyNode):
         voice = load_source(path, None if model is None else model.clone_recording)
         shown = [*voice.notes, *filter(None, [voice.recipe])]
         return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(shown))) if shown else io.NodeOutput(voice)
-
-
-def check_saved(name: str) -> None:
-    """Raise ValueError, naming the voices there are, for a voice that does not exist or is damaged."""
-    if not is_recording(path := find_source(name)):
-        load_source(path)
 
 
 def find_source(name: str) -> Path:

@@ -41,11 +41,6 @@ function showOn(node, sentence) {
 
 const clear = (node) => removeElement(node, WIDGET)
 
-/** The name under which a user knows the node: of one that is not open, that of its type. */
-function titleOf(node, type) {
-  return node?.title || window.LiteGraph.registered_node_types[type]?.title || type
-}
-
 /** Remove what the run before made: it would pass for this one's. */
 function clearPast(node) {
   if (widgetOf(node, CLIPS)) {
@@ -60,7 +55,8 @@ function tellWhy(id, type, sentence, isOpen = true) {
   const found = isOpen ? findNode(id).node : undefined
   const node = found?.type === type ? found : undefined
   if (node) showOn(node, sentence)
-  tell("error", titleOf(node, type), sentence, { life: SHOWN_MS, joins: true }) // one run may have several
+  const title = node?.title || window.LiteGraph.registered_node_types[type]?.title || type
+  tell("error", title, sentence, { life: SHOWN_MS, joins: true }) // one run may have several
 }
 
 const clearAll = () => allNodes().forEach(clear)

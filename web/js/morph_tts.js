@@ -44,24 +44,16 @@ function addColors() {
   addStyle(`:root { ${variables.join(" ")} }`)
 }
 
-/** What users search for if they do not know the nodes' names. Frontend 1.32.9 searches only in names. */
-async function readAliases() {
-  try {
-    return await (await fetch(new URL("./aliases.json", import.meta.url))).json()
-  } catch (error) {
-    console.warn("the nodes are found by their names only:", error)
-    return {}
-  }
-}
-
 app.registerExtension({
   name: "MorphTTS",
   setup() {
     addColors()
     for (const end of ENDS) app.api.addEventListener(end, clearProgress)
   },
+  /** Add what users search for if they do not know the nodes' names. Frontend 1.32.9 searches only in names. */
   async addCustomNodeDefs(definitions) {
-    for (const [type, words] of Object.entries(await readAliases()))
+    const answer = await fetch(new URL("./aliases.json", import.meta.url))
+    for (const [type, words] of Object.entries(answer.ok ? await answer.json() : {}))
       if (definitions[type]) definitions[type].search_aliases = words
   },
 })

@@ -88,8 +88,7 @@ function onExecuted({ detail }) {
 
 function onEnd({ type, detail }) {
   if (!previews.delete(detail.prompt_id)) return
-  if (type === "execution_error")
-    tell("error", say("The voice cannot be played"), detail.exception_message)
+  if (type === "execution_error") tell("error", say("The voice cannot be played"), detail.exception_message)
   changed()
 }
 

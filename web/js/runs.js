@@ -40,16 +40,13 @@ export function runOf(id = running) {
 /** Whether a run is of the workflow that is open, as far as that is known. */
 export const isHere = ({ workflow }) => workflow === undefined || workflow === rootGraph()?.id
 
-/** Give a cleared workflow an id: frontend 1.49.6 leaves it without one, and then gives it another at each undo. */
-function nameCleared() {
-  const graph = rootGraph()
-  if (graph.id === NO_ID) graph.id = window.LiteGraph.uuidv4()
-}
-
 app.registerExtension({
   name: "MorphTTS.Runs",
   setup() {
-    app.api.addEventListener("graphCleared", nameCleared)
+    // Frontend 1.49.6 leaves a cleared workflow without an id, and then gives it another at each undo.
+    app.api.addEventListener("graphCleared", () => {
+      if (rootGraph().id === NO_ID) rootGraph().id = window.LiteGraph.uuidv4()
+    })
     app.api.addEventListener("execution_start", ({ detail }) => {
       running = detail.prompt_id
       known.clear()
