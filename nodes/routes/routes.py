@@ -51,7 +51,7 @@ def add_routes(server: Any) -> None:
 
     cors = args.enable_cors_header
     routes = {
-        **SpeechRoutes(store, cors).table(),
+        **speech_routes(store, cors),
         **line_routes(kept_lines),
         ("GET", "/morph/checkpoints"): show_checkpoints,
         **VoiceRoutes(voice_library, local_checkpoints).table(),
@@ -121,39 +121,35 @@ def line_routes(open_cache: Callable[[], LineCache]) -> Routes:
     return {("GET", LINES_ROOT): show, ("POST", f"{LINES_ROOT}/clear"): clear}
 
 
-class SpeechRoutes:
-    """Handlers for streamed speech; ``cors`` as for ``guard``."""
+def speech_routes(store: SpeechStore, cors: str | None = None) -> Routes:
+    """Return the handlers for streamed speech; ``cors`` as for ``guard``."""
+    # ComfyUI's CORS middleware comes too late for a stream.
+    origin = {"Access-Control-Allow-Origin": cors} if cors else {}
+    headers = {**HEADERS, "X-Accel-Buffering": "no", **origin}
 
-    def __init__(self, store: SpeechStore, cors: str | None = None):
-        self._store, self._cors = store, cors
-
-    def table(self) -> Routes:
-        show = {("GET", ROOT): self.show, ("GET", f"{ROOT}/{{stream}}"): self.read}
-        return {("POST", f"{ROOT}/listen"): self.listen, **show}
-
-    async def listen(self, request: web.Request) -> web.StreamResponse:
+    async def listen(request: web.Request) -> web.StreamResponse:
         """Read ``{"client": id, "wanted": bool}``: whether a page wants its runs streamed."""
         body = await read_object(request)
         client, wanted = body.get("client"), body.get("wanted")
         if not isinstance(client, str) or not 0 < len(client) <= 64 or not isinstance(wanted, bool):
             raise Refused("client is a short text, wanted true or false")
-        self._store.listen(client, wanted)
+        store.listen(client, wanted)
         return web.json_response({})
 
-    async def show(self, request: web.Request) -> web.StreamResponse:
+    async def show(request: web.Request) -> web.StreamResponse:
         """Answer the streams of a page (``?client=``), after it has lost its socket."""
-        streams = self._store.of_client(request.query.get("client", ""))
-        return web.json_response([one.describe() for one in streams], headers=self._headers())
+        streams = store.of_client(request.query.get("client", ""))
+        return web.json_response([one.describe() for one in streams], headers=headers)
 
-    async def read(self, request: web.Request) -> web.StreamResponse:
+    async def read(request: web.Request) -> web.StreamResponse:
         """Send the samples of a stream from ``?from=`` on, until its end."""
-        speech = self._store.find(request.match_info["stream"])
+        speech = store.find(request.match_info["stream"])
         start = request.query.get("from", "0")
         if speech is None:
             raise Refused("there is no such speech, or it is over", 404)
         if not start.isascii() or not start.isdigit() or len(start) > 12:
             raise Refused("from is a number of samples")
-        response = web.StreamResponse(headers=self._headers())
+        response = web.StreamResponse(headers=headers)
         response.content_type = "application/octet-stream"
         await response.prepare(request)
         try:
@@ -162,10 +158,7 @@ class SpeechRoutes:
             log.debug("a listener has left")
         return response
 
-    def _headers(self) -> dict[str, str]:
-        """Return the headers of every answer; ComfyUI's CORS middleware comes too late for a stream."""
-        origin = {"Access-Control-Allow-Origin": self._cors} if self._cors else {}
-        return {**HEADERS, "X-Accel-Buffering": "no", **origin}
+    return {("POST", f"{ROOT}/listen"): listen, ("GET", ROOT): show, ("GET", f"{ROOT}/{{stream}}"): read}
 
 
 async def _send(

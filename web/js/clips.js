@@ -50,12 +50,8 @@ class ClipList {
     this.clips = shown.clips
     this.compare = shown.compare && this.clips.length > 1
     this.current = undefined // index of the clip that plays or played last
-    this.all = false // whether the next one follows
-    this.blind = false
     this.right = this.asked = 0
-    this.verdict = ""
-    this.order = this.clips.map((_, index) => index)
-    this.build()
+    this.setBlind(false)
   }
 
   get height() {
@@ -160,9 +156,8 @@ class ClipList {
     row.append(make("span", "morph-clip-words", clip.text, clip.text))
     if (this.isAlone) row.append(this.note, this.slider)
     row.append(make("span", "morph-clip-time", time(clip.seconds)))
-    const link = make("a", "morph-clip-button", "↓", `${say("Download")} ${clip.filename}`)
-    link.setAttribute("aria-label", `${say("Download")} ${clip.filename}`)
-    row.append(Object.assign(link, { href: sound.addressOf(clip), download: clip.filename }))
+    const title = `${say("Download")} ${clip.filename}`, link = make("a", "morph-clip-button", "↓", title)
+    row.append(Object.assign(link, { href: sound.addressOf(clip), download: clip.filename, ariaLabel: title }))
   }
 
   show() {
@@ -170,8 +165,7 @@ class ClipList {
     for (const { index, name, play, row } of this.players) {
       const own = index === this.current
       play.textContent = own && playing ? "❚❚" : "▶"
-      play.title = own && playing ? say("Pause") : say("Play {0}", name)
-      play.setAttribute("aria-label", play.title)
+      play.title = play.ariaLabel = own && playing ? say("Pause") : say("Play {0}", name)
       row.classList.toggle("morph-clip-current", own && sound.isOwner(this))
       if (own && playing && this.all) row.scrollIntoView({ block: "nearest" })
     }
@@ -259,13 +253,13 @@ class ClipList {
     return say("Which one is {0}?", this.sought.name) + this.score
   }
 
-  setBlind(blind) {
-    if (blind) sound.stopClips() // the ear must not know which one played last
+  setBlind(blind, verdict = "") {
     this.blind = blind
-    this.verdict = ""
-    this.all = false
+    this.verdict = verdict
+    this.all = false // whether the next one follows
     this.order = this.clips.map((_, index) => index)
     if (blind) {
+      sound.stopClips() // the ear must not know which one played last
       this.current = undefined
       shuffle(this.order)
     }
@@ -279,9 +273,8 @@ class ClipList {
     if (isRight) this.right++
     const letter = LETTERS[this.order.indexOf(last)]
     const names = this.order.map((one, place) => `${LETTERS[place]} ${this.clips[one].name.replace(/.* /, "")}`)
-    this.setBlind(false)
-    this.verdict = `${say(isRight ? "Right: it is {0}." : "No: it is {0}.", letter)}${this.score} (${names.join(", ")})`
-    this.build()
+    const verdict = say(isRight ? "Right: it is {0}." : "No: it is {0}.", letter)
+    this.setBlind(false, `${verdict}${this.score} (${names.join(", ")})`)
   }
 }
 

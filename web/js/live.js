@@ -63,7 +63,7 @@ async function listen(on = setting(ON)) {
   }
   if (caughtUp) return
   caughtUp = true
-  await catchUp(client, ({ ended }) => !ended) // the page was loaded again during a run
+  await catchUp(client, false) // the page was loaded again during a run
 }
 
 /** Keep what to tell the user: a page that was opened by a name gets no stream until its owner has listed the name. */
@@ -203,8 +203,7 @@ class Run {
     }
     const total = player.samples / player.sampleRate
     this.button.textContent = player.playing && !this.blocked ? "■" : "▶"
-    this.button.title = this.blocked ? say("Play") : player.playing ? say("Stop") : say("Play again")
-    this.button.setAttribute("aria-label", this.button.title)
+    this.button.title = this.button.ariaLabel = this.blocked ? say("Play") : player.playing ? say("Stop") : say("Play again")
     const { line } = this
     const words = line ? [line.name, line.text].filter(Boolean).join(": ") : ""
     const lit = this.cancelled || this.blocked ? undefined : this.words.get(line?.line)
@@ -284,17 +283,13 @@ function start(description) {
 async function resume() {
   asked = undefined
   await listen()
-  await catchUp(api.clientId ?? "")
+  await catchUp(api.clientId ?? "", true)
 }
 
-/**
- * Play the streams of this page whose announcements it has missed.
- * @param {string} client
- * @param {(description: any) => boolean} wanted whether a stream is played
- */
-async function catchUp(client, wanted = () => true) {
+/** Play the streams of this page whose announcements it has missed. */
+async function catchUp(client, endedToo) {
   const answer = await fetch(api.apiURL(`${ROUTE}?client=${encodeURIComponent(client)}`))
-  if (answer.ok) for (const description of await answer.json()) if (wanted(description)) start(description)
+  if (answer.ok) for (const description of await answer.json()) if (endedToo || !description.ended) start(description)
 }
 
 /** A node lists its recordings: its player goes when it has ended. */

@@ -21,19 +21,13 @@ function decode(bytes) {
 
 /** Schedules chunks one behind the other. A late chunk moves all that follow: they never overlap. */
 export class StreamPlayer {
-  /**
-   * @param {AudioContext} context
-   * @param {AudioNode} output
-   * @param {number} sampleRate
-   * @param {StreamPlayer} [before] a player whose sound must end first
-   */
+  /** ``before``: a player whose sound must end first. */
   constructor(context, output, sampleRate, before) {
     this.context = context
     this.output = output
     this.sampleRate = sampleRate
-    /** @type {Float32Array<ArrayBuffer>[]} */
     this.chunks = [] // all samples, to be played again
-    /** @type {Set<AudioBufferSourceNode>} */
+    this.waiting = [] // chunks that are not scheduled yet
     this.sources = new Set()
     this.origin = /** @type {number | null} */ (null) // the context's time of sample 0
     this.played = 0 // samples that have been scheduled, or are left out
@@ -48,10 +42,7 @@ export class StreamPlayer {
     this.begin(before)
   }
 
-  /**
-   * Play from a sample on, by default the first.
-   * @param {StreamPlayer} [before]
-   */
+  /** Play from a sample on, by default the first. */
   begin(before, from = 0) {
     this.before = before
     this.silence()
@@ -59,8 +50,7 @@ export class StreamPlayer {
     this.played = this.from = from
     this.underruns = 0
     this.stopped = false
-    /** @type {Float32Array<ArrayBuffer>[]} */
-    this.waiting = [] // chunks that are not scheduled yet
+    this.waiting = []
     let start = 0
     for (const chunk of this.chunks) {
       if (start + chunk.length > from) this.waiting.push(chunk.subarray(Math.max(0, from - start)))

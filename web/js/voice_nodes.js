@@ -45,10 +45,7 @@ function middleBeside(element) {
   return app.canvas.ds.convertCanvasToOffset([x - canvas.left, canvas.height / 2])
 }
 
-/**
- * The place for a node nearest to a point, its middle, at which it covers no other.
- * @param {number[]} middle
- */
+/** The place for a node nearest to a point, its middle, at which it covers no other. */
 function freePlace(graph, node, middle) {
   const [width, height] = node.size, [x, y] = middle, top = window.LiteGraph.NODE_TITLE_HEIGHT
   const boxes = graph.nodes.map(({ pos, size }) => [pos[0], pos[1] - top, pos[0] + size[0], pos[1] + size[1]])

@@ -39,7 +39,7 @@ def serve(scenario: Callable[[Any, Any, Server], Awaitable[None]]) -> None:
         comfy = Server(asyncio.get_running_loop())
         store = live.SpeechStore(comfy)
         app = web.Application()
-        for (method, path), handler in routes.SpeechRoutes(store).table().items():
+        for (method, path), handler in routes.speech_routes(store).items():
             app.router.add_route(method, path, routes.guard(handler))
         async with TestServer(app) as http:
             await scenario(store, http, comfy)
