@@ -95,13 +95,13 @@ class Run:
         if self.unchanged is None:
             return f"saved {files}"
         kept = f", {self.unchanged} unchanged" if self.unchanged else ""
-        older = f", {len(self.older)} of older words still there" if self.older else ""
-        said = [f"wrote {count - self.unchanged} of {files}{kept}{older}"]
-        if self.older:
-            more = len(self.older) - MOST_SHOWN
-            shown = ", ".join(self.older[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-            said.append(f"still there, with the number of a file of this run and other words: {shown}")
-        return "\n".join(said)
+        older = f", {len(self.older)} with earlier words left" if self.older else ""
+        text = f"wrote {count - self.unchanged} of {files}{kept}{older}"
+        if not self.older:
+            return text
+        more = len(self.older) - MOST_SHOWN
+        shown = ", ".join(self.older[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return f"{text}\nleft from an earlier run, with the same number but other words: {shown}"
 
 
 def recordings_of(audio: Sequence[dict[str, Any]], is_track: bool = False) -> list[RecordedFile]:

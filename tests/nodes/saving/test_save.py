@@ -272,8 +272,8 @@ def test_an_older_text_of_the_same_number_is_named_and_stays(tmp_path: Path) -> 
     run = recordings.replace_run(folder, encoded([replace(BEN, text="New words."), BEN], "wav", ""))
     assert run.older == ("001_BEN_Hello-there.wav",) and run.unchanged == 1
     assert run.summary.splitlines() == [
-        "wrote 1 of 2 files in output/scene, 1 unchanged, 1 of older words still there",
-        "still there, with the number of a file of this run and other words: 001_BEN_Hello-there.wav",
+        "wrote 1 of 2 files in output/scene, 1 unchanged, 1 with earlier words left",
+        "left from an earlier run, with the same number but other words: 001_BEN_Hello-there.wav",
     ]
     after = state(folder)
     assert {name: after.pop(name) for name in before} == before and list(after) == ["001_BEN_New-words.wav"]
