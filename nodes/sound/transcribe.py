@@ -14,34 +14,30 @@ from ...morph.words.captions import CaptionOptions, LineWords, write_captions
 from .. import inputs
 from ..models.load import DEFAULT_SIZE, load_recogniser
 from ..page.progress import show_progress
-from ..schema import WordsSocket, output, schema
+from ..schema import WordsSocket, schema
 from .values import SpokenWords, to_waveforms
 
 WORDLESS = "no words were recognised"
 
 
 class Transcribe(io.ComfyNode):
-    @classmethod
-    def define_schema(cls) -> io.Schema:
-        return schema(
-            "MorphTTSTranscribe",
-            advanced="unit",
-            inputs=[
-                io.Audio.Input("audio"),
-                inputs.language(),
-                inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
-                inputs.choice("unit", UNITS, "sentence"),
-            ],
-            outputs=[
-                output(io.String, "text", many=True),
-                output(io.String, "srt", many=True),
-                output(io.String, "detected", many=True),
-                output(WordsSocket, "words", many=True),
-            ],
-            hidden=[io.Hidden.unique_id],
-            is_input_list=True,
-            is_output_node=True,
-        )
+    define_schema = schema(
+        "MorphTTSTranscribe",
+        advanced="unit",
+        inputs=lambda: [
+            io.Audio.Input("audio"),
+            inputs.language(),
+            inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
+            inputs.choice("unit", UNITS, "sentence"),
+        ],
+        outputs=[
+            *(io.String.Output(name, is_output_list=True) for name in ("text", "srt", "detected")),
+            WordsSocket.Output("words", is_output_list=True),
+        ],
+        hidden=[io.Hidden.unique_id],
+        is_input_list=True,
+        is_output_node=True,
+    )
 
     @classmethod
     def validate_inputs(cls, recogniser: Sequence[str | None] = (None,)) -> bool | str:
