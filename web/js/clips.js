@@ -295,11 +295,6 @@ async function showClips(node, output) {
   if (isShown) document.dispatchEvent(new CustomEvent("morph.clips.shown", { detail: node })) // live.js gives way
 }
 
-/** A deleted node falls silent, unless an undo has put another one in its place. */
-function silenceLater(node) {
-  setTimeout(() => { if (sound.currentList()?.node === node) sound.stopClips() }, UNDO_MS)
-}
-
 addStyle(`
   .morph-clips { box-sizing: border-box; width: 100%; padding: ${PADDING}px; border-radius: 6px; font: 12px sans-serif;
     background: var(--input, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd); display: flex;
@@ -340,6 +335,9 @@ app.registerExtension({
   beforeRegisterNodeDef(nodeType, nodeData) {
     if (!nodeData.name.startsWith(PREFIX)) return
     extend(nodeType, "onExecuted", showClips)
-    extend(nodeType, "onRemoved", silenceLater)
+    // A deleted node falls silent, unless an undo has put another one in its place.
+    extend(nodeType, "onRemoved", (node) => {
+      setTimeout(() => { if (sound.currentList()?.node === node) sound.stopClips() }, UNDO_MS)
+    })
   },
 })

@@ -56,17 +56,13 @@ export class Display {
     this.views = new Map()
   }
 
-  isOn(node) {
-    return Boolean(widgetOf(node, this.name))
-  }
-
   show(node, shown) {
     const key = keyOf(node)
     const view = this.views.get(key) ?? this.build(node)
     this.views.set(key, view)
     view.node = node
     view.fill(shown)
-    if (!this.isOn(node)) {
+    if (!widgetOf(node, this.name)) {
       addElement(node, this.name, this.type, view.element, () => view.height)
       view.attach?.(node)
     }
@@ -90,7 +86,7 @@ export class Display {
   /** Show again what nodes showed before the graph was loaded: after a reload, an undo, or a change of the workflow. */
   restore() {
     for (const node of allNodes()) {
-      const shown = this.isOn(node) ? undefined : all().get(keyOf(node))
+      const shown = widgetOf(node, this.name) ? undefined : all().get(keyOf(node))
       if (shown?.[this.mark]) this.show(node, shown)
     }
   }

@@ -12,15 +12,6 @@ const UPLOADS = {
 }
 const SAVES_AUDIO = ["MorphTTSSaveSpeech"]
 
-/** Upload a file as ComfyUI's own nodes do; return the name that the server gave it. */
-async function upload(file) {
-  const body = new FormData()
-  body.append("image", file) // the server's name for any file
-  const answer = await app.api.fetchApi("/upload/image", { method: "POST", body })
-  if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`)
-  return (await answer.json()).name
-}
-
 function choose(node, name) {
   const list = node.widgets.find((widget) => widget.name === "file")
   if (!list.options.values.includes(name)) list.options.values = [...list.options.values, name]
@@ -34,8 +25,12 @@ function addUpload(node, accept) {
   input.onchange = async () => {
     const file = input.files?.[0]
     if (!file) return
+    const body = new FormData()
+    body.append("image", file) // the server's name for any file
     try {
-      choose(node, await upload(file))
+      const answer = await app.api.fetchApi("/upload/image", { method: "POST", body }) // as ComfyUI's own nodes do
+      if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`)
+      choose(node, (await answer.json()).name)
     } catch (error) {
       tell("error", say("The file was not uploaded"), error.message)
     }

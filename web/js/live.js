@@ -256,18 +256,14 @@ async function place(run) {
 
 /** Show an element on a node, in place of the one before. */
 function putOn(node, element, height) {
-  const before = widgetOf(node, WIDGET)
-  if (before && before.needs !== height) removeElement(node, WIDGET)
-  const widget = before?.needs === height ? before : addWidget(node, height)
-  widget.holder.replaceChildren(element)
+  if (widgetOf(node, WIDGET)?.needs !== height) {
+    removeElement(node, WIDGET)
+    const holder = make("div", "morph-live-holder")
+    Object.assign(addElement(node, WIDGET, "MORPH_TTS_LIVE", holder, () => height), { holder, needs: height })
+    giveRoom(node)
+  }
+  widgetOf(node, WIDGET)?.holder.replaceChildren(element)
   app.canvas.setDirty(true, true)
-}
-
-function addWidget(node, height) {
-  const holder = make("div", "morph-live-holder")
-  const widget = addElement(node, WIDGET, "MORPH_TTS_LIVE", holder, () => height)
-  giveRoom(node)
-  return Object.assign(widget, { holder, needs: height })
 }
 
 function start(description) {
