@@ -45,8 +45,7 @@ def local_checkpoint_paths() -> dict[str, Path]:
 
 
 def local_checkpoints() -> dict[str, dict[str, Any]]:
-    paths = local_checkpoint_paths()
-    return {label: read_object(path / "config.json") for label, path in paths.items()}
+    return {label: read_object(path / "config.json") for label, path in local_checkpoint_paths().items()}
 
 
 def checkpoint_labels() -> dict[str, str]:

@@ -88,8 +88,8 @@ def judge(**given: tuple[Callable[[Any], object] | Collection[str], Any]) -> boo
         try:
             checks(value) if callable(checks) else check_choice(name, value, tuple(checks))
         except ValueError as error:
-            said = str(error)
-            return said if said.casefold().startswith(name) else f"{name}: {said}"
+            text = str(error)
+            return text if text.casefold().startswith(name) else f"{name}: {text}"
     return True
 
 

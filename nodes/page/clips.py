@@ -54,7 +54,7 @@ def show_words(words: Sequence[WordTime]) -> tuple[TimedWord, ...]:
     """Return the words of a line for the page, to the millisecond."""
     from ...morph.words.captions import timed_words
 
-    return tuple((said, round(start, 3), round(end, 3)) for said, start, end in timed_words(words))
+    return tuple((word, round(start, 3), round(end, 3)) for word, start, end in timed_words(words))
 
 
 def show(text: str, clips: Sequence[Clip], compare: bool = False, report: str = "") -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Speech that the page plays while a node makes it: the streams, the pages that listen, and their routes.
+"""Streamed speech: the streams of running nodes, and the pages that listen.
 
-A speaking node announces a stream to the page that queued the run (event ``morph.speech``); the page reads its
-samples over HTTP. The executor's thread writes, the server's event loop reads: a reader never delays a node. Requests
-generate nothing, and a stream is dropped a minute after its end.
+A node announces a stream to the page that queued the run (event ``morph.speech``); the page reads it over HTTP. The
+executor's thread writes, the server's event loop reads: a reader never delays a node.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_BYTES = 2  # signed, 16 bits, little endian
 MOST_BYTES = 64 << 20  # of one stream: 23 minutes; the oldest are dropped
-KEPT_S = 60.0  # after a stream's end
+KEPT_S = 60.0  # until a stream that has ended is dropped
 MOST_LISTENERS = 256  # pages
 
 
@@ -39,7 +38,7 @@ class PlayedSpeech:
     """The samples of one run of one node, written by one thread and read by tasks in the loop of ComfyUI's server.
 
     ``node`` is its execution id ("5", or "12:5" in a subgraph), ``prompt`` the run's id, ``client`` the page's, None if
-    no page listens: then it keeps and tells nothing.
+    no page listens: then nothing is stored or sent.
     """
 
     def __init__(self, server: Any, node: str | None, prompt: str, client: str | None, sample_rate: int):

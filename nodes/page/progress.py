@@ -8,9 +8,9 @@ from comfy.model_management import throw_exception_if_processing_interrupted
 from comfy.utils import ProgressBar
 
 # Seconds between updates of the bar: frames arrive faster than a page redraws. Cancellation is checked on every frame.
-SHOWN_EVERY = 0.02
+BAR_EVERY = 0.02
 # Seconds between texts that start with the same word ("line 3 of 12").
-SAID_EVERY = 0.2
+TEXT_EVERY = 0.2
 
 
 class NodeProgress:
@@ -23,27 +23,27 @@ class NodeProgress:
     def __init__(self, node_id: str | None):
         self._bar = ProgressBar(1, node_id=node_id)
         self._node_id = node_id
-        self._shown, self._said, self._words = -SHOWN_EVERY, -SAID_EVERY, ""
+        self._bar_at, self._text_at, self._text = -BAR_EVERY, -TEXT_EVERY, ""
 
     def __call__(self, done: int, expected: int) -> None:
         throw_exception_if_processing_interrupted()
         now = time.monotonic()
-        if now - self._shown >= SHOWN_EVERY:
-            self._shown = now
+        if now - self._bar_at >= BAR_EVERY:
+            self._bar_at = now
             self._bar.update_absolute(done, expected)
 
     def say(self, text: str) -> None:
         """Show a short status text on the node: "loading", "line 3 of 12".
 
-        A repeated text is not sent again. Texts that start with the same word are sent at most every SAID_EVERY s.
+        A repeated text is not sent again. Texts that start with the same word are sent at most every TEXT_EVERY s.
         """
         from server import PromptServer
 
         throw_exception_if_processing_interrupted()
         now = time.monotonic()
-        another_phase = text.split(" ")[0] != self._words.split(" ")[0]
-        if another_phase or (text != self._words and now - self._said >= SAID_EVERY):
-            self._said, self._words = now, text
+        another_phase = text.split(" ")[0] != self._text.split(" ")[0]
+        if another_phase or (text != self._text and now - self._text_at >= TEXT_EVERY):
+            self._text_at, self._text = now, text
             server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
             if self._node_id is not None and server.client_id is not None:  # the page that queued the prompt
                 server.send_progress_text(text, self._node_id, server.client_id)

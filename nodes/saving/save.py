@@ -141,8 +141,8 @@ class SaveSpeech(io.ComfyNode):
         workflow = workflow_of(cls.hidden.prompt, cls.hidden.extra_pnginfo)
         files = {}
         for one in recordings:
-            said = {} if workflow is None else {**workflow, **one.tags()}
-            files[one.file_name(kind)] = encode_tagged(one.waveform, one.sample_rate, kind, kbit_s, said)
+            tags = {} if workflow is None else {**workflow, **one.tags()}
+            files[one.file_name(kind)] = encode_tagged(one.waveform, one.sample_rate, kind, kbit_s, tags)
         write = replace_run if existing == REPLACE else write_run
         return io.NodeOutput(ui=listed(recordings, write(folder, files)))
 
@@ -153,8 +153,8 @@ def workflow_of(prompt: object, extra: Mapping[str, object] | None) -> dict[str,
 
     if args.disable_metadata:
         return None
-    said = {} if prompt is None else {"prompt": prompt}
-    return {key: json.dumps(value) for key, value in {**said, **(extra or {})}.items()}
+    known = {} if prompt is None else {"prompt": prompt}
+    return {key: json.dumps(value) for key, value in {**known, **(extra or {})}.items()}
 
 
 COLUMNS = {"text": io.String, "voice": io.String, "seed": io.Int, "seq_groups": io.Int}  # facts, as outputs

@@ -71,8 +71,8 @@ class SmoothNormalize(io.ComfyNode):
         if not left_out:
             return io.NodeOutput(done)
         end = f"audio of {rate} samples per second ends at {rate / 2:g} Hz"
-        said = f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
-        return io.NodeOutput(done, ui=ui.PreviewText(said))
+        note = f"low-pass left out: {end}, and the default cutoff is {CUTOFF_HZ:g} Hz"
+        return io.NodeOutput(done, ui=ui.PreviewText(note))
 
 
 class JoinAudio(io.ComfyNode):

@@ -63,13 +63,13 @@ class GenerateSpeech(SpeakingNode):
         from ...morph.speech.lines import Line
 
         voice = take.get("voice")
-        said = {name: take[name] for name in ("text", "language", "seed")}
+        fields = {name: take[name] for name in ("text", "language", "seed")}
         with cls.stage(take, {"voice": voice} if voice else {}) as stage:
             if voice is None:
                 narrator = default_narrator(stage.model)
                 voice = narrator.make()
                 stage.notes.append(f"No voice is connected: {narrator.origin} {narrator.voice} speaks.")
-            line = Line(voice=voice, **said, pronunciation=lists_of(take.get("pronunciation")))
+            line = Line(voice=voice, **fields, pronunciation=lists_of(take.get("pronunciation")))
             return stage.end([line], stage.speak([line], Script((ScriptLine(1, "", take["text"]),))))
 
 

@@ -20,10 +20,10 @@ FOLDER = "qwen3_tts_morph"
 
 def most_megabytes() -> int:
     """Return how many MB (10^6 bytes) cached lines may take; ValueError unless the setting is a whole number."""
-    said = os.environ.get(SIZE_VARIABLE, "").strip() or str(DEFAULT_MB)
-    if not (said.isascii() and said.isdigit() and len(said) <= 9):
-        raise ValueError(f"{SIZE_VARIABLE} is {said[:40]!r}: write a whole number of MB, 0 to keep no lines")
-    return int(said)
+    value = os.environ.get(SIZE_VARIABLE, "").strip() or str(DEFAULT_MB)
+    if not (value.isascii() and value.isdigit() and len(value) <= 9):
+        raise ValueError(f"{SIZE_VARIABLE} is {value[:40]!r}: write a whole number of MB, 0 to keep no lines")
+    return int(value)
 
 
 def kept_lines() -> LineCache:

@@ -36,8 +36,8 @@ class Pronunciation(io.ComfyNode):
     def execute(cls, words: str, file: str) -> io.NodeOutput:
         lists = [one for one in (read_words(words), read_file(file)) if one.words]
         count = sum(len(one.words) for one in lists)
-        said = f"{count} word{'' if count == 1 else 's'}"
-        return io.NodeOutput(tuple(lists), ui=ui.PreviewText(said))
+        text = f"{count} word{'' if count == 1 else 's'}"
+        return io.NodeOutput(tuple(lists), ui=ui.PreviewText(text))
 
 
 def read_words(words: str) -> PronunciationList:

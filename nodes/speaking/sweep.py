@@ -49,7 +49,7 @@ class SweepNode(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls, model: ManagedModel, seq_groups: str, sampling: Sampling | None = None, **said: Any
+        cls, model: ManagedModel, seq_groups: str, sampling: Sampling | None = None, **given: Any
     ) -> io.NodeOutput:
         import torch
 
@@ -58,9 +58,9 @@ class SweepNode(io.ComfyNode):
         from ...morph.study.sweep import sweep, table
 
         check_model(model)
-        check_voice(said["voice"])
-        inputs.check_word("language", said["language"])
-        line = Line(**said)
+        check_voice(given["voice"])
+        inputs.check_word("language", given["language"])
+        line = Line(**given)
         groups = parse_groups(seq_groups)
         node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)
         with (
@@ -70,7 +70,7 @@ class SweepNode(io.ComfyNode):
         ):
 
             def play(seq_groups: int, spoken: Spoken) -> None:
-                page.begin(f"SEQ_GROUPS {seq_groups}", said["text"])
+                page.begin(f"SEQ_GROUPS {seq_groups}", given["text"])
                 page.play(spoken.waveform)
 
             result = sweep(ready, line, groups, options, progress, play)
