@@ -67,7 +67,7 @@ for name, run in {
     "text": lambda: GenerateSpeech.execute(model=[None], voice=[None], text=[], seed=[0]),
     "voice": lambda: GenerateSpeech.execute(model=[None], voice=[], text=["Hello."], seed=[0]),
     "audio": lambda: JoinAudio.execute([], [0.3], [0.0]),
-    " audio": lambda: SaveSpeech.execute([], ["speech"], ["flac"], [96]),
+    " audio": lambda: SaveSpeech.execute(audio=[], name=["speech"], format=["flac"], bit_rate=[96]),
 }.items():
     try:
         run()
