@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-# What runs instead of each part.
+# Slower replacements by part.
 INSTEAD = {
     "CUDA graphs": "op by op, without CUDA graphs",
     "Triton kernels": "torch operations",

@@ -67,7 +67,7 @@ class WholePatcher(ModelPatcher):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model was loaded from, with which options, for which device."""
+    """A model's folder, load options and device."""
 
     path: Path
     options: LoadOptions
@@ -131,7 +131,7 @@ class ManagedModel:
 
     @contextmanager
     def open(self, rows: int, cast: Mapping[str, Voice] | None = None) -> Iterator[Speaks]:
-        """Yield the backend, ``rows`` lines at once on each device; out-of-memory errors as ``use``.
+        """Yield the backend, with ``rows`` rows on each device; out-of-memory errors as ``use``.
 
         ``cast``: characters whose voices may have models of their own (``Voice.by``). Raises ValueError if models on
         several devices differ, or a character's model has another checkpoint.

@@ -151,8 +151,8 @@ def to_audio(waveform: np.ndarray, sample_rate: int, facts: Sequence[Facts] = ()
 
 
 WITHOUT = (
-    "a line has none if it could not be made, or if an earlier version of the pack kept it (Settings, Qwen3-TTS "
-    "Morph, remove kept lines)"
+    "a line has none if it could not be made, or if an earlier version of the pack cached it (Settings, Qwen3-TTS "
+    "Morph, Cached lines, Remove)"
 )
 
 
