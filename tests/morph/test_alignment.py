@@ -82,7 +82,7 @@ def expected(model: Model, prompt: Prompt, codes: torch.Tensor, first: int) -> T
 
 def check(decoded: Decoded, wanted: Trace) -> None:
     found = decoded.trace
-    assert found is not None and len(found) == len(decoded.codes) == len(wanted)
+    assert found is not None and len(found.tokens) == len(decoded.codes) == len(wanted.tokens)
     assert found.tokens.tolist() == wanted.tokens.tolist()
     assert np.allclose(found.weights, wanted.weights, atol=1e-5)
     assert np.allclose(found.mass, wanted.mass, atol=1e-5)
