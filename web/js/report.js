@@ -83,7 +83,8 @@ async function showText(node, output) {
 }
 
 addStyle(`
-  .morph-report { box-sizing: border-box; width: 100%; border-radius: 6px; font: 12px sans-serif; overflow: hidden;
+  .morph-report { box-sizing: border-box; width: 100%; contain: inline-size; /* in Nodes 2.0 a long line would widen it */
+    border-radius: 6px; font: 12px sans-serif; overflow: hidden;
     background: var(--input, var(--comfy-input-bg, #222)); color: var(--input-text, #ddd); }
   .morph-report-head { all: unset; box-sizing: border-box; display: block; width: 100%; height: ${HEAD}px;
     line-height: ${HEAD}px; padding: 0 8px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
