@@ -226,7 +226,7 @@ class GenerateOptions(Checked):
         on=BOTH,
         choices=("auto", "stock"),
     )
-    retries: int = setting(1, "how often speech that went wrong is spoken again", 0, 10, on=ARGUMENT)
+    retries: int = setting(1, "how many times failed speech is generated again", 0, 10, on=ARGUMENT)
     normalize: str = setting(
         "auto",
         "whether figures are written out",

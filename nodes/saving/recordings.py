@@ -176,8 +176,8 @@ def listed(recordings: Sequence[RecordedFile], run: Run) -> dict[str, Any]:
 def is_same(path: Path, data: bytes) -> bool:
     """Return whether a file has the sound and the facts of the new file ``data`` of the same kind.
 
-    Bytes do not tell: the workflow inside changes with other lines of a script, and opus files begin with a random
-    number.
+    Files of the same speech may differ: the workflow in them changes with other lines of a script, and opus files begin
+    with a random number.
     """
     import av
 
