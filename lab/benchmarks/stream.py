@@ -20,7 +20,7 @@ A random checkpoint's tokenizer has a token for every byte; Qwen's has 18 for th
 18`` to measure voices with the text in their prompt (preset, ICL) as with a published checkpoint.
 
 ``--lines``: this many concurrent lines, with the first of the voices. With ``--seconds`` they have this length, in one
-run after those that warm up. The table "joins" has lines that start while others play.
+run after the warm-up. The table "joins" covers lines that start while others play.
 """
 
 from __future__ import annotations

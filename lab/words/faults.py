@@ -1,4 +1,4 @@
-"""Compare the lines that fault detection reports with those that a recogniser finds wrong."""
+"""Compare detected faults with the errors that a recogniser finds in the same lines."""
 
 from __future__ import annotations
 

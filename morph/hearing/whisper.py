@@ -21,6 +21,7 @@ NEEDED_FILES = ("config.json", "model.bin", "tokenizer.json")
 RATE = 16000
 WINDOW_S = 30.0  # longer recordings are transcribed in parts, found by their timestamps
 CODES: dict[str, str] = json.loads(Path(__file__).with_name("languages.json").read_text(encoding="utf-8"))
+NAMES = {code: name for name, code in CODES.items()}
 
 
 def check_installed() -> None:
@@ -92,11 +93,10 @@ class Whisper:
                 text = (text + word.word).lstrip()
                 words.append(WordTime(text[first:], start, max(start, float(word.end)), first, len(text)))
             on_progress(segment.end, about.duration)
-        names = {code: name for name, code in CODES.items()}
-        return Transcription(text, tuple(words), names.get(about.language, about.language))
+        return Transcription(text, tuple(words), NAMES.get(about.language, about.language))
 
     def _decode(self, waveform: np.ndarray, sample_rate: int, language: str, **more: bool) -> tuple[Any, Any]:
-        segments, about = self._model.transcribe(
+        decoded: tuple[Any, Any] = self._model.transcribe(
             resample(waveform, sample_rate, RATE),
             language=CODES.get(language.strip().lower()),
             beam_size=5,
@@ -104,7 +104,7 @@ class Whisper:
             condition_on_previous_text=False,
             **more,
         )
-        return segments, about
+        return decoded
 
 
 def load_whisper(size: str, root: Path) -> Whisper:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from comfy_api.latest import io, ui
@@ -13,11 +14,12 @@ from ...morph.text.scripts.cues import UNITS
 from ...morph.words.captions import CaptionOptions, LineWords, write_captions
 from .. import inputs
 from ..models.load import DEFAULT_SIZE, load_recogniser
-from ..page.progress import show_progress
+from ..page.progress import NodeProgress, show_progress
 from ..schema import WordsSocket, schema
 from .values import SpokenWords, to_waveforms
 
 WORDLESS = "no words were recognised"
+STEPS = 1000  # of the bar, per recording
 
 
 class Transcribe(io.ComfyNode):
@@ -58,11 +60,7 @@ class Transcribe(io.ComfyNode):
             whisper = load_recogniser(recogniser[0], progress)
             for number, (waveform, rate) in enumerate(recordings, start=1):
                 progress.say(f"transcribing recording {number} of {len(recordings)}")
-                before, share = number - 1, len(recordings)
-
-                def show(done_s: float, length_s: float, before: int = before, share: int = share) -> None:
-                    progress(round(1000 * (before + done_s / length_s)), 1000 * share)
-
+                show = partial(show_part, progress, number - 1, len(recordings))
                 found.append(whisper.transcribe_words(waveform, rate, language[0], show))
         texts = [one.text for one in found]
         captions = [write_captions([LineWords(one.words)], options) for one in found]
@@ -71,3 +69,8 @@ class Transcribe(io.ComfyNode):
         return io.NodeOutput(
             texts, captions, [one.language for one in found], words, ui=ui.PreviewText(shown)
         )
+
+
+def show_part(progress: NodeProgress, before: int, count: int, done_s: float, length_s: float) -> None:
+    """Move the bar of ``count`` recordings, ``before`` of which are transcribed."""
+    progress(round(STEPS * (before + done_s / length_s)), STEPS * count)

@@ -38,7 +38,7 @@ class SpeechRequest:
     audio: str  # the audio format
     generate: GenerateOptions
     speed: float  # of the delivered audio, 0.25..4
-    ignored: tuple[str, ...]  # removed fields, and those that this checkpoint cannot follow
+    ignored: tuple[str, ...]  # fields that were removed, or that the checkpoint does not support
     timestamps: bool  # of words
     pronunciation: tuple[PronunciationList, ...]
     shift: VoiceShift | None

@@ -1,4 +1,4 @@
-"""How the server ends: who waits is told so, who hears goes on for a while, and the process goes in time."""
+"""How the server ends: who waits is told so, who listening goes on for a while, and the process goes in time."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ async def become(what) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_who_waits_and_who_hears_is_told(serve) -> None:
+def test_who_waits_and_who_listening_is_told(serve) -> None:
     client = serve(ServerOptions(rows=1))
     speaker = client.speaker
 
@@ -40,7 +40,7 @@ def test_who_waits_and_who_hears_is_told(serve) -> None:
             def post(**more: Any) -> asyncio.Task[httpx.Response]:
                 return asyncio.create_task(http.post("/v1/audio/speech", json=asked("word " * 40, **more)))
 
-            hears = post(**LONG)
+            listening = post(**LONG)
             await become(lambda: any(one.has_begun for one in speaker.readings))
             parts = {"stream_format": "multipart", "event_interval": 0.001}
             waits = [post(**LONG), post(stream=False), post(response_format="mp3"), post(**parts)]
@@ -48,9 +48,9 @@ def test_who_waits_and_who_hears_is_told(serve) -> None:
             speaker.stop_taking()
             told = [*await asyncio.gather(*waits), await http.post("/v1/audio/speech", json=asked())]
             ready = await http.get("/ready")
-            assert ready.status_code == 503 and speaker.readings and not hears.done()
+            assert ready.status_code == 503 and speaker.readings and not listening.done()
             speaker.end_all()
-            return [*told, await hears]
+            return [*told, await listening]
 
     *told, heard = asyncio.run(main())
     for one in told:
