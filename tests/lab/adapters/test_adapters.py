@@ -13,16 +13,16 @@ from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.training import examples
+from qwen3_tts_morph.morph.training.examples import Example, make_examples, stack
+from qwen3_tts_morph.morph.training.objective import losses, predict_groups
+from qwen3_tts_morph.morph.training.pairs import Pair, read_pairs
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.adapters import __main__ as command
-from lab.adapters import examples
-from lab.adapters.examples import Example, make_examples, stack
-from lab.adapters.objective import losses, predict_groups
-from lab.adapters.pairs import Pair, read_pairs
 from lab.random_checkpoint import write_checkpoint
 
 RATE, FRAMES, TEXT = 24000, 9, "One two three."

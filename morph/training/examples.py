@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from qwen3_tts_morph.morph.codec.stream import encode_waveform
-from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.speech.pieces import normalizer_of
-from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder, embed_frames
-from qwen3_tts_morph.morph.voice.voice import Voice
 
+from ..codec.stream import encode_waveform
+from ..model.model import Model
+from ..options import GenerateOptions
+from ..speech.pieces import normalizer_of
+from ..voice.prompt import Prompt, PromptBuilder, embed_frames
+from ..voice.voice import Voice
 from .pairs import Pair
 
 NOTHING = -100  # the target of positions that predict nothing: ``ignore_index`` of torch's cross entropy

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.checkpoint.adapter_file import read_adapter
-from qwen3_tts_morph.morph.model.model import Model
 
+from ..checkpoint.adapter_file import read_adapter
+from ..model.model import Model
 from .examples import Batch, Example, stack
 from .objective import losses
 
-log = logging.getLogger("lab.adapters")
+log = logging.getLogger(__name__)
 
 LINEAR = r"layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj"
 LAYERS = {"talker": rf"talker\.model\.{LINEAR}", "all": rf"talker\.(code_predictor\.)?model\.{LINEAR}"}

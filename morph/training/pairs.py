@@ -7,8 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from qwen3_tts_morph.morph.voice.recording import SUFFIXES, Recording, read_recording, read_transcript
-from qwen3_tts_morph.morph.voice.reference import LONGEST_S, prepare_reference
+
+from ..voice.recording import SUFFIXES, Recording, read_recording, read_transcript
+from ..voice.reference import LONGEST_S, prepare_reference
 
 
 @dataclass(frozen=True, eq=False)

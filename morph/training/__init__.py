@@ -1,0 +1,1 @@
+"""Train a LoRA adapter on recordings of one voice."""
