@@ -5,15 +5,15 @@ import io
 import os
 import struct
 import tempfile
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...postprocess.pcm import to_s16
-from .formats import FORMATS
+from .formats import FORMATS, Format
 
 PIPED_LEVEL = 0.6  # of libsndfile, for mp3: 64 kb/s
 PIPED_SAMPLES = 7680  # less than 4 kB of mp3, which the smallest pipe holds
@@ -26,37 +26,47 @@ UNKNOWN_LENGTH = 0xFFFFFFFF
 BLOCK = 1920  # samples; small, so that playback can begin early
 PORTION = 240_000  # samples: libsndfile fails with long arrays in some formats
 MOST_CHANNELS = 2
+Parts: TypeAlias = Generator[bytes, np.ndarray | None, None]
 
 
 class Encoder:
-    """An encoder of float32 samples within -1..1; this one writes a header and 16-bit PCM, little endian."""
+    """An encoder of float32 samples within -1..1.
 
-    def __init__(self, head: bytes = b""):
-        self._head = head
+    ``parts`` gets samples, and None after the last, and yields the bytes that are ready. It opens with the first.
+    """
+
+    def __init__(self, parts: Parts):
+        self._parts = parts
+        next(parts)
 
     def add(self, samples: np.ndarray) -> bytes:
         """Encode the next samples ``[n]``; return the bytes that are ready, maybe none."""
-        head, self._head = self._head, b""
-        return head + to_s16(samples).tobytes()
+        return self._parts.send(samples)
 
     def finish(self) -> bytes:
-        return self._head  # of a stream without samples
+        return self._parts.send(None)
 
     def close(self) -> None:
         """Release resources, also in the middle of a sound."""
+        self._parts.close()
 
 
 def open_encoder(name: str, sample_rate: int) -> Encoder:
-    """Return an encoder of a mono stream of one of SERVED; close it when the stream ends.
-
-    FFmpeg and libsndfile are opened with the first samples.
-    """
+    """Return an encoder of a mono stream of one of SERVED; close it when the stream ends."""
     kind = encoder_kind(name, complete=False)
     if kind == FFMPEG:
-        return _Ffmpeg(name, sample_rate, bit_rate=1000 * FORMATS[name].kbit_s)
+        return Encoder(_stream_ffmpeg(name, sample_rate))
     if kind == LIBSNDFILE:
-        return _PipedMp3(sample_rate)
-    return Encoder(wav_header(sample_rate, None) if name == "wav" else b"")
+        return Encoder(_pipe_mp3(sample_rate))
+    return Encoder(_stream_plain(wav_header(sample_rate, None) if name == "wav" else b""))
+
+
+def _stream_plain(head: bytes) -> Parts:
+    """Write a header and 16-bit PCM, little endian."""
+    part = b""
+    while True:
+        samples = yield part
+        part, head = head + (b"" if samples is None else to_s16(samples).tobytes()), b""
 
 
 def encode(samples: np.ndarray, sample_rate: int, name: str) -> bytes:
@@ -133,56 +143,42 @@ def encode_by_libsndfile(samples: np.ndarray, sample_rate: int, name: str) -> by
         return path.read_bytes()
 
 
-class _PipedMp3(Encoder):
-    """An mp3 stream, which libsndfile writes into a pipe; ``encode_by_libsndfile`` says why not FFmpeg."""
+def _pipe_mp3(sample_rate: int) -> Parts:
+    """Write mp3 with libsndfile into a pipe; ``encode_by_libsndfile`` says why not with FFmpeg."""
+    samples = yield b""
+    held, least = b"", SILENT_START
+    out, into = os.pipe()
+    os.set_blocking(out, False)
+    try:
+        with _open_pipe(into, sample_rate) as file:
+            while samples is not None:
+                for start in range(0, len(samples), PIPED_SAMPLES):
+                    add_samples(file, samples[start : start + PIPED_SAMPLES])
+                    held += _read_pipe(out)
+                ready = b""
+                if len(held) > least:
+                    ready, held, least = held, b"", 0
+                samples = yield ready
+        yield held + _read_pipe(out)
+    finally:
+        os.close(out)
 
-    def __init__(self, sample_rate: int):
-        self._sample_rate = sample_rate
-        self._file: Any = None
-        self._out = -1
-        self._held = bytearray()
-        self._least = SILENT_START
 
-    def _open(self) -> None:
-        if self._file is not None:
-            return
-        self._out, into = os.pipe()
-        os.set_blocking(self._out, False)
+def _open_pipe(into: int, sample_rate: int) -> Any:
+    try:
         level = {"bitrate_mode": "CONSTANT", "compression_level": PIPED_LEVEL}
-        try:
-            self._file = open_file(into, self._sample_rate, "mp3", **level)
-        except BaseException:
-            for end in (self._out, into):
-                with suppress(OSError):  # libsndfile may have closed its end
-                    os.close(end)
-            raise
+        return open_file(into, sample_rate, "mp3", **level)
+    except BaseException:
+        with suppress(OSError):  # libsndfile may have closed it
+            os.close(into)
+        raise
 
-    def add(self, samples: np.ndarray) -> bytes:
-        self._open()
-        for start in range(0, len(samples), PIPED_SAMPLES):
-            add_samples(self._file, samples[start : start + PIPED_SAMPLES])
-            self._read()
-        return self._take() if len(self._held) > self._least else b""
 
-    def finish(self) -> bytes:
-        self._open()
-        self._file.close()
-        self._read()
-        return self._take()
-
-    def close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-            os.close(self._out)
-
-    def _read(self) -> None:
-        with suppress(BlockingIOError):  # nothing yet
-            self._held += os.read(self._out, PIPE_BYTES)
-
-    def _take(self) -> bytes:
-        taken, self._held, self._least = bytes(self._held), bytearray(), 0
-        return taken
+def _read_pipe(out: int) -> bytes:
+    try:
+        return os.read(out, PIPE_BYTES)
+    except BlockingIOError:  # nothing yet
+        return b""
 
 
 def encode_tagged(
@@ -199,10 +195,13 @@ def encode_tagged(
         ValueError: as ``check_fits``.
     """
     check_fits(waveform, sample_rate, name)
-    bit_rate = 1000 * min(kbit_s, FORMATS[name].most_kbit_s * len(waveform))
-    with closing(_Ffmpeg(name, sample_rate, len(waveform), bit_rate, metadata)) as encoder:
-        encoder.add(waveform)
-        return encoder.finish()
+    made, file = FORMATS[name], io.BytesIO()
+    bit_rate = 1000 * min(kbit_s, made.most_kbit_s * len(waveform))
+    with _ffmpeg(file, made, sample_rate, len(waveform), bit_rate) as (container, write):
+        container.metadata.update(metadata)
+        if waveform.size:
+            write(waveform)
+    return file.getvalue()
 
 
 def check_fits(waveform: np.ndarray, sample_rate: int, name: str) -> None:
@@ -224,69 +223,45 @@ class _Sink(bytearray):
 
     write = bytearray.extend
 
+    def take(self) -> bytes:
+        taken = bytes(self)
+        self.clear()
+        return taken
 
-class _Ffmpeg(Encoder):
-    """A stream, or with ``metadata`` a complete file, returned by ``finish``."""
 
-    def __init__(
-        self,
-        name: str,
-        sample_rate: int,
-        channels: int = 1,
-        bit_rate: int = 0,
-        metadata: Mapping[str, str] | None = None,
-    ):
-        self._format, self._sample_rate, self._bit_rate = FORMATS[name], sample_rate, bit_rate
-        self._layout, self._metadata = "mono" if channels == 1 else "stereo", metadata
-        self._file: Any = _Sink() if metadata is None else io.BytesIO()
-        self._container: Any = None
-        self._stream: Any = None
-        self._position = 0
+def _stream_ffmpeg(name: str, sample_rate: int) -> Parts:
+    samples = yield b""
+    sink, made = _Sink(), FORMATS[name]
+    options = {"flush_packets": "1", **made.stream_options}
+    with _ffmpeg(sink, made, sample_rate, 1, 1000 * made.kbit_s, options) as (_, write):
+        while samples is not None:
+            for start in range(0, len(samples), BLOCK):
+                write(samples[None, start : start + BLOCK])
+            samples = yield sink.take()
+    yield sink.take()
 
-    def _open(self) -> None:
-        if self._container is not None:
-            return
-        import av
 
-        made, is_stream = self._format, self._metadata is None
-        options = {"flush_packets": "1", **made.stream_options} if is_stream else {}
-        self._container = av.open(self._file, "w", format=made.muxer, options=options)
-        self._container.metadata.update(self._metadata or {})
-        self._stream = self._container.add_stream(made.codec, rate=self._sample_rate, layout=self._layout)
-        if self._bit_rate:
-            self._stream.bit_rate = self._bit_rate
+@contextmanager
+def _ffmpeg(
+    file: Any, made: Format, sample_rate: int, channels: int, bit_rate: int, options: Any = None
+) -> Iterator[tuple[Any, Callable[[np.ndarray], None]]]:
+    """Yield an open container, and what writes samples ``[C, n]`` into it; it is complete at the end."""
+    import av
 
-    def add(self, samples: np.ndarray) -> bytes:
-        """See ``Encoder.add``; a file's samples may be ``[C, n]``, and are added in one piece."""
-        import av
+    layout, position = "mono" if channels == 1 else "stereo", 0
+    with av.open(file, "w", format=made.muxer, options=options or {}) as container:
+        stream: Any = container.add_stream(made.codec, rate=sample_rate, layout=layout)
+        if bit_rate:
+            stream.bit_rate = bit_rate
 
-        self._open()
-        kind = "flt" if self._format.lossy else "s16"
-        packed = samples.T.reshape(1, -1)  # channels are interleaved
-        packed = packed.astype(np.float32) if self._format.lossy else to_s16(packed)
-        length = BLOCK if self._metadata is None else max(1, packed.size)
-        for start in range(0, packed.size, length):
-            block = np.ascontiguousarray(packed[:, start : start + length])
-            frame = av.AudioFrame.from_ndarray(block, format=kind, layout=self._layout)
-            frame.sample_rate, frame.pts = self._sample_rate, self._position
-            self._position += frame.samples
-            self._container.mux(self._stream.encode(frame))
-        return self._ready()
+        def write(samples: np.ndarray) -> None:
+            nonlocal position
+            packed = samples.T.reshape(1, -1)  # channels are interleaved
+            packed = np.ascontiguousarray(packed, np.float32) if made.lossy else to_s16(packed)
+            frame = av.AudioFrame.from_ndarray(packed, format="flt" if made.lossy else "s16", layout=layout)
+            frame.sample_rate, frame.pts = sample_rate, position
+            position += frame.samples
+            container.mux(stream.encode(frame))
 
-    def finish(self) -> bytes:
-        self._open()
-        self._container.mux(self._stream.encode(None))
-        self._container.close()
-        return self._ready() if self._metadata is None else bytes(self._file.getvalue())
-
-    def close(self) -> None:
-        container, self._container, self._stream = self._container, None, None
-        if container is not None:
-            container.close()
-
-    def _ready(self) -> bytes:
-        if self._metadata is not None:
-            return b""
-        ready = bytes(self._file)
-        self._file.clear()
-        return ready
+        yield container, write
+        container.mux(stream.encode(None))

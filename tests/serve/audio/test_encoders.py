@@ -7,7 +7,9 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import av
@@ -34,17 +36,18 @@ MADE_BY_LIBSNDFILE = ("mp3", "flac")
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     happened: list[str] = []
 
-    class Noting(encoders._Ffmpeg):
-        def _open(self) -> None:
-            if self._container is None:
-                happened.append("open")
-            super()._open()
+    ffmpeg = encoders._ffmpeg
 
-        def close(self) -> None:
+    @contextmanager
+    def noting(*given: Any) -> Iterator[Any]:
+        happened.append("open")
+        try:
+            with ffmpeg(*given) as opened:
+                yield opened
+        finally:
             happened.append("close")
-            super().close()
 
-    monkeypatch.setattr(encoders, "_Ffmpeg", Noting)
+    monkeypatch.setattr(encoders, "_ffmpeg", noting)
     return happened
 
 
@@ -195,6 +198,9 @@ def test_a_stream_is_closed_after_its_thread() -> None:
     began, goes_on, happened = threading.Event(), threading.Event(), list[str]()
 
     class Slow(encoders.Encoder):
+        def __init__(self) -> None:
+            pass
+
         def add(self, samples: np.ndarray) -> bytes:
             began.set()
             goes_on.wait(PATIENCE)
