@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...morph.options import FitLimits
 from ...morph.setting import settings_of
@@ -16,11 +15,8 @@ from ...morph.text.files import read_text_file
 from ..scripts.script_run import ScriptRun, open_folder, outputs
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import CheckpointConfig, read_lists
+from ..terminal.engine import read_lists
 from . import script
-
-if TYPE_CHECKING:
-    from ...morph.voice.cast import Cast
 
 FILES = (".srt", ".vtt")
 
@@ -40,15 +36,15 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> None:
-    from ...morph.text.scripts.captions import read_captions
+    from ...morph.text.scripts.captions import read_captions, read_dub
     from ..scripts.backend import open_backend
 
     text, lists = read_text_file(options.file), read_lists(options)
-    read_captions(text)  # report faults before a model is loaded
-    names = partial(check_names, text, options)
+    captions = read_captions(text)
+    read = partial(read_dub, captions, read_sounds=options.read_sounds)
     with (
         open_folder(options, console) as folder,
-        open_backend(options, console, names) as ready,
+        open_backend(options, console, read) as ready,
     ):
         from ...morph.script.dialogue import ScriptRequest
         from ...morph.script.dub import assemble_dub, read_subtitles
@@ -68,9 +64,3 @@ def run(options: argparse.Namespace, console: Console) -> None:
         timed = dub.placed if options.words else ()
         words = [script.words_of(ready.speaks, one.spoken, one.start) for one in timed]
         script.finish(folder, dub.cues, words)
-
-
-def check_names(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
-    from ...morph.text.scripts.captions import read_captions, read_dub
-
-    read_dub(read_captions(text), list(cast), config.languages, options.read_sounds)

@@ -20,12 +20,11 @@ from ...morph.options import GenerateOptions
 from ...morph.runtime.atomic_file import name_beside
 from ...morph.setting import settings_of
 from ...morph.text.files import read_text_file
-from ...morph.text.pronunciation import PronunciationList
 from ...morph.text.scripts.cues import Cue, write_cues
 from ..scripts.script_run import MANIFEST, ScriptFolder, ScriptRun, open_folder, outputs
 from ..terminal import arguments
 from ..terminal.console import Console
-from ..terminal.engine import CheckpointConfig, read_lists
+from ..terminal.engine import read_lists
 from ..terminal.sound import write_atomic
 from .speak import add_speech, write_words
 
@@ -33,11 +32,14 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.batch.speaks import Speaks
-    from ...morph.speech.lines import Line, Spoken
+    from ...morph.speech.lines import Spoken
     from ...morph.text.scripts.script import Script
     from ...morph.voice.cast import Cast
     from ...morph.words.captions import LineWords
-    from ..scripts.backend import ScriptBackend
+    from ..scripts.backend import Reader
+
+    NamedScript = tuple[Script, dict[str, str]]
+    """A script with names as the cast spells them, and the voice of each name."""
 
 JSON_LINES = (".jsonl", ".ndjson")
 ROOM = 1 << 20  # bytes: a disk that has less is full
@@ -84,15 +86,18 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     text, lists = read_text_file(options.file), read_lists(options)
-    check_file(options.file, text)
+    read = read_list(text) if options.file.suffix.lower() in JSON_LINES else read_script(text)
+    from ...morph.script.dialogue import ScriptRequest, make_lines
     from ..scripts.backend import open_backend
 
-    names = partial(check_named_lines, text, options)
     with (
         open_folder(options, console) as folder,
-        open_backend(options, console, names) as ready,
+        open_backend(options, console, read) as ready,
     ):
-        script, lines = read_named_lines(text, ready, lists, options)
+        script, voices = ready.script
+        cast = {name: ready.cast[voice] for name, voice in voices.items()}
+        request = ScriptRequest(text, cast, options.language, options.seed, lists)
+        lines = make_lines(ready.speaks, script.lines, request, ready.settings)
         ScriptRun(folder, ready, script.lines, lines).speak()
         made = write_samples(folder, ready.speaks, script)
         finish(folder, made.captions, made.words)
@@ -116,48 +121,33 @@ def finish(folder: ScriptFolder, cues: Sequence[Cue], words: Sequence[LineWords]
         console.result(path.absolute())
 
 
-def check_file(file: Path, text: str) -> None:
-    """Raise ValueError for a file that no cast can read."""
-    from ...morph.text.scripts.script import check_script
-    from ..scripts.line_list import parse_lines
-
-    if file.suffix.lower() in JSON_LINES:
-        parse_lines(text)
-    else:
-        check_script(text)
-
-
-def check_named_lines(text: str, options: argparse.Namespace, cast: Cast, config: CheckpointConfig) -> None:
-    for line in parse_named_lines(text, cast, config.languages, options)[0].lines:
-        if line.language:
-            known_language(line.language, config.languages, f"the checkpoint (line {line.number})")
-
-
-def read_named_lines(
-    text: str, ready: ScriptBackend, lists: tuple[PronunciationList, ...], options: argparse.Namespace
-) -> tuple[Script, list[Line]]:
-    """Return the script and its lines; ValueError for a fault or an unknown name."""
-    from ...morph.script.dialogue import ScriptRequest, make_lines
-
-    script, voices = parse_named_lines(text, ready.cast, ready.speaks.languages, options)
-    cast = {name: ready.cast[voice] for name, voice in voices.items()}
-    request = ScriptRequest(text, cast, options.language, options.seed, lists)
-    return script, make_lines(ready.speaks, script.lines, request, ready.settings)
-
-
-def parse_named_lines(
-    text: str, cast: Cast, languages: Sequence[str], options: argparse.Namespace
-) -> tuple[Script, dict[str, str]]:
-    """Return the script, with names as the cast spells them; errors as ``read_named_lines``."""
-    from ...morph.text.scripts.script import parse_script
+def read_list(text: str) -> Reader[NamedScript]:
+    """Return a reader of a list of lines; ValueError for faults that do not depend on the cast."""
     from ..scripts.backend import find_name
     from ..scripts.line_list import parse_lines
 
-    if options.file.suffix.lower() in JSON_LINES:
-        script, voices = parse_lines(text)
+    script, voices = parse_lines(text)
+
+    def read(cast: Cast, languages: Sequence[str]) -> NamedScript:
+        for line in script.lines:
+            if line.language:
+                known_language(line.language, languages, f"the checkpoint (line {line.number})")
         return script, {name: find_name(cast, voice) for name, voice in voices.items()}
-    script = parse_script(text, list(cast), languages)
-    return script, {line.name: line.name for line in script.lines}
+
+    return read
+
+
+def read_script(text: str) -> Reader[NamedScript]:
+    """Return a reader of a script; ValueError for faults that do not depend on the cast."""
+    from ...morph.text.scripts.script import check_script, parse_script
+
+    check_script(text)
+
+    def read(cast: Cast, languages: Sequence[str]) -> NamedScript:
+        script = parse_script(text, list(cast), languages)
+        return script, {line.name: line.name for line in script.lines}
+
+    return read
 
 
 def write_samples(folder: ScriptFolder, speaks: Speaks, script: Script) -> Track:

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...morph.options import GenerateOptions
 from ...morph.text.names import name_key
@@ -17,7 +17,6 @@ from ...morph.voice.voice import Voice
 from ..remote.servers import NAMELESS, find_server, server_at
 from ..terminal.console import Console
 from ..terminal.engine import (
-    CheckpointConfig,
     check_request,
     find_adapters,
     find_checkpoint,
@@ -47,6 +46,9 @@ if TYPE_CHECKING:
 
 NARRATOR = "NARRATOR"
 ADDRESS = ("http://", "https://")
+Read = TypeVar("Read")
+Reader = Callable[[Cast, Sequence[str]], Read]
+"""Reads the user's file for a cast and the languages of a checkpoint; ValueError for names or words that it lacks."""
 Named = tuple[Iterable[str], Callable[[str], Voice]]
 """Names of voices, and what makes the voice of a name."""
 
@@ -123,44 +125,40 @@ def _join(named: Iterable[tuple[str, str]], narrator: Character | None, saved: N
 
 
 @dataclass(frozen=True)
-class ScriptBackend:
-    """The backend of a script, its settings, the voices and the word check."""
+class ScriptBackend(Generic[Read]):
+    """The backend of a script, its settings, the voices, the word check, and the script as it was read."""
 
     speaks: Speaks
     settings: GenerateOptions
     cast: Cast
     check: WordCheck | None
+    script: Read
 
 
 @contextmanager
 def open_backend(
-    options: argparse.Namespace, console: Console, check_names: Callable[[Cast, CheckpointConfig], None]
-) -> Iterator[ScriptBackend]:
+    options: argparse.Namespace, console: Console, read: Reader[Read]
+) -> Iterator[ScriptBackend[Read]]:
     """Yield the backend that the options choose; ValueError for unusable or missing input.
 
-    ``check_names`` raises ValueError for lines that a checkpoint or its speakers cannot speak, before it is loaded.
+    ``read`` reads the script before the checkpoint is loaded, which takes seconds.
     """
     check = make_check(options)
     if options.server:
-        with _at_server(options, check) as one:
+        with _at_server(options, check, read) as one:
             yield one
         return
     recording, path = read_reference(options), find_checkpoint(options, console)
-    cast: Cast | None = None
-    if (config := read_config(path)) is not None:
-        cast = make_cast(config.speakers, options, recording, lambda: synthesizer.model)
-        check_names(cast, config)
+    load = cache(partial(load_at, path, options))
+    known = read_config(path) or load().model
+    cast = make_cast(known.speakers, options, recording, lambda: load().model)
+    script = read(cast, known.languages)
     check_request(path, options)
     own = read_cast_adapters(options)
-    if cast is not None:
-        cast = mark_adapters(cast, own)
-    synthesizer = load_at(path, options)
-    model = synthesizer.model
-    if cast is None:
-        cast = mark_adapters(make_cast(model.speakers, options, recording, lambda: model), own)
-    settings = make_settings(model, options, batch_size=options.batch_size)
-    with speaking(synthesizer, path, own, options.batch_size) as speaks:
-        yield ScriptBackend(speaks, settings, cast, check)
+    cast = mark_adapters(cast, own)
+    settings = make_settings(load().model, options, batch_size=options.batch_size)
+    with speaking(load(), path, own, options.batch_size) as speaks:
+        yield ScriptBackend(speaks, settings, cast, check, script)
 
 
 def read_cast_adapters(options: argparse.Namespace) -> CastAdapters:
@@ -196,7 +194,9 @@ def speaking(synthesizer: Synthesizer, path: Path, own: CastAdapters, rows: int)
 
 
 @contextmanager
-def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator[ScriptBackend]:
+def _at_server(
+    options: argparse.Namespace, check: WordCheck | None, read: Reader[Read]
+) -> Iterator[ScriptBackend[Read]]:
     from ..remote import attempts
     from ..remote.speaks import RemoteSpeaks
 
@@ -208,4 +208,5 @@ def _at_server(options: argparse.Namespace, check: WordCheck | None) -> Iterator
         raise ValueError(str(error)) from error
     settings = make_settings(None, options, batch_size=options.batch_size)
     with RemoteSpeaks(server, options.consent, options.batch_size) as speaks:
-        yield ScriptBackend(speaks, settings, server_cast(server, options), check)
+        cast = server_cast(server, options)
+        yield ScriptBackend(speaks, settings, cast, check, read(cast, speaks.languages))
