@@ -4,7 +4,7 @@
     python speak.py speak "Good morning." --checkpoint MODEL --lora ADAPTER --voice ADAPTER/voice.safetensors
 
 The lines are spoken as a clone (x-vector) of one recording of the folder, or with ``--speaker`` as a speaker of the
-checkpoint. ADAPTER gets peft's files, that voice, and ``training.json``. Needs peft. Ctrl+C ends early, and saves.
+checkpoint. ADAPTER gets peft's files, that voice, and ``training.json``. Ctrl+C ends early, and saves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -68,13 +69,16 @@ def train(asked: argparse.Namespace) -> None:
     seconds = sum(len(one.waveform) for one in pairs[:cut]) / model.sample_rate
     log.info("%d lines of %.0f s, %d held out, on %s", cut, seconds, asked.held_out, model.summary())
     trainer, began = Trainer(model, options), time.monotonic()
-    found = trainer.train(lines[:cut], lines[cut:])
+    with suppress(KeyboardInterrupt):
+        trainer.train(lines[:cut], lines[cut:])
     about = {
         "lines": cut,
         "speech_s": round(seconds, 1),
         "trained_on": machine_name(model.device),
         "wall_s": round(time.monotonic() - began, 1),
-        **found,
+        "kept_step": trainer.kept.step,
+        "losses_before": trainer.history[0].held_out,
+        "losses": trainer.kept.held_out,
     }
     trainer.save(asked.out)
     save_voice(voice, asked.out / VOICE)
@@ -109,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     try:
         train(asked)
-    except (ValueError, ImportError) as error:
+    except ValueError as error:
         log.error("%s", error)
         return 1
     return 0

@@ -171,7 +171,7 @@ def _joined_with(model: Model, names: Iterable[str]) -> list[str]:
 
 
 def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: AppliedAdapter) -> Model:
-    network: Any = _replaced(model.network, changed)
+    network: Any = replace_layers(model.network, changed)
     tails = dict(model.module.tails.items())
     if tails and any(name.startswith(PREDICTOR) for name in changed):
         log.info(
@@ -191,7 +191,7 @@ def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: 
     return other
 
 
-def _replaced(module: torch.nn.Module, changed: Mapping[str, torch.nn.Module]) -> torch.nn.Module:
+def replace_layers(module: torch.nn.Module, changed: Mapping[str, torch.nn.Module]) -> torch.nn.Module:
     """Return a copy of a module with some modules below it replaced. It shares all others and its tensors."""
     if "" in changed:
         return changed[""]
@@ -202,7 +202,7 @@ def _replaced(module: torch.nn.Module, changed: Mapping[str, torch.nn.Module]) -
     other = copy.copy(module)  # its own tensors stay in the same dicts: a move of one is seen by the other
     other._modules = dict(module._modules)
     for name, layers in below.items():
-        other._modules[name] = _replaced(module.get_submodule(name), layers)
+        other._modules[name] = replace_layers(module.get_submodule(name), layers)
     return other
 
 

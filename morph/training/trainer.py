@@ -1,20 +1,23 @@
-"""Train a LoRA on the linear layers of a talker, with peft."""
+"""Train a LoRA on the linear layers of a talker, beside a model."""
 
 from __future__ import annotations
 
 import logging
 import math
 import random
-from collections.abc import Iterator, Sequence
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ..checkpoint.adapter_file import read_adapter
+from ..model.adapter import Adapter
 from ..model.model import Model
 from .examples import Batch, Example, stack
+from .lora import add_lora, write_adapter
 from .objective import losses
 
 log = logging.getLogger(__name__)
@@ -72,53 +75,68 @@ class Training:
         return 0.5 + 0.5 * math.cos(math.pi * (step - rising) / max(1, self.steps - rising))
 
 
+class NotFinite(ValueError):
+    """An update whose gradient is not finite."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of group 0 and of groups 1-15 after an update; ``held_out``: of the held-out lines, if there are."""
+
+    step: int
+    training: tuple[float, float] | None = None
+    held_out: tuple[float, float] | None = None
+
+
 class Trainer:
-    """Trains an adapter on a model, which cannot speak until ``end``.
+    """Trains an adapter beside a model, which can speak meanwhile.
 
     Args:
         model: loaded with full weights.
         options: how.
+        on_update: called after each update; if it raises, the training ends.
     """
 
-    def __init__(self, model: Model, options: Training):
-        try:
-            from peft import LoraConfig, get_peft_model
-        except ImportError as error:
-            raise ImportError(f"peft cannot be imported ({error}): pip install peft") from error
+    def __init__(
+        self, model: Model, options: Training, on_update: Callable[[int], object] = lambda _step: None
+    ):
         torch.manual_seed(options.seed)
-        config = LoraConfig(
-            r=options.rank, lora_alpha=options.alpha, target_modules=LAYERS[options.layers], bias="none"
-        )
-        self.model, self.options = model, options
-        self.adapted: Any = get_peft_model(model.network, config)
-        self.weights = {name: one for name, one in self.adapted.named_parameters() if one.requires_grad}
-        self.optimizer = torch.optim.AdamW(self.weights.values(), lr=options.rate, weight_decay=0.0)
+        self.model, self.options, self._on_update = model, options, on_update
+        self.network, self.layers = add_lora(model, LAYERS[options.layers], options.rank, options.alpha)
+        self.weights = [one for layer in self.layers.values() for one in (layer.down, layer.up)]
+        self.optimizer = torch.optim.AdamW(self.weights, lr=options.rate, weight_decay=0.0)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, options.rate_at)
+        self.history: list[Losses] = []  # of each check
+        self.kept = Losses(0)  # of the weights that are kept
+        self.stopped = ""  # why the training ended early
 
-    def train(self, lines: Sequence[Example], held_out: Sequence[Example]) -> dict[str, Any]:
-        """Train, and keep the weights with the lowest loss of the held-out lines, or the last ones without such lines.
+    def train(self, lines: Sequence[Example], held_out: Sequence[Example]) -> None:
+        """Train; leave the weights of the check with the lowest loss of the held-out lines, or of the last check.
 
-        Ctrl+C ends it early, in the same way. Returns the step whose weights are kept, and the held-out lines' losses
-        of group 0 and of groups 1-15 before the training and with these weights; none without such lines.
+        Errors of ``on_update`` and interrupts leave the best weights so far. Raises NotFinite only if there are none.
         """
-        before = best = self._check(0, held_out)
-        step, kept_at, kept = 0, 0, self._copy()
+        self._check(0, None, held_out)
+        best = self._copy()
         try:
             for step, batch in zip(range(1, self.options.steps + 1), self._batches(lines), strict=False):
                 found = self._update(batch, step)
-                if step % self.options.check and step < self.options.steps:
-                    continue
-                log.info("step %d of %d: group 0 %.3f, groups 1-15 %.3f", step, self.options.steps, *found)
-                now = self._check(step, held_out)
-                if sum(now) <= sum(best):
-                    best, kept_at, kept = now, step, self._copy()
-        except KeyboardInterrupt:
-            log.warning("stopped after %d steps", step)
-            if not held_out:
-                kept_at, kept = step, self._copy()
-        self._restore(kept)
-        log.info("the weights of step %d are kept", kept_at)
-        return {"kept_step": kept_at, "losses_before": before, "losses": best}
+                is_due = step % self.options.check == 0 or step == self.options.steps
+                if is_due and self._check(step, found, held_out):
+                    best = self._copy()
+                self._on_update(step)
+        except NotFinite as error:
+            if not self.kept.step:
+                raise
+            self.stopped = str(error)
+        finally:
+            self._restore(best)
+            log.info("the weights of step %d are kept", self.kept.step)
+
+    def seconds_per_update(self, lines: Sequence[Example]) -> float:
+        """Measure an update without making it."""
+        began = time.monotonic()
+        self._gradient(next(self._batches(lines)), 0)
+        return time.monotonic() - began
 
     def _batches(self, lines: Sequence[Example]) -> Iterator[Batch]:
         """Yield batches endlessly; all lines are used once before any is repeated."""
@@ -132,46 +150,55 @@ class Trainer:
     def _stack(self, examples: Sequence[Example]) -> Batch:
         return stack(examples, self.model.config.talker_config.codec_eos_token_id, self.model.device)
 
-    def _update(self, batch: Batch, step: int) -> tuple[float, float]:
+    def _gradient(self, batch: Batch, step: int) -> tuple[float, float]:
         chance = torch.Generator().manual_seed(self.options.seed + step)
         frames = torch.randperm(len(batch.codes), generator=chance)[: self.options.frames]
-        first, rest = losses(self.model.talker, batch, frames.to(batch.codes.device))
+        first, rest = losses(self.network.talker, batch, frames.to(batch.codes.device))
         self.optimizer.zero_grad()
         (first + rest).backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.weights.values(), LARGEST_GRADIENT)
-        if not bool(norm.isfinite()):
-            raise ValueError(f"step {step}'s gradient is not finite: choose a lower rate, or precision fp32")
-        self.optimizer.step()
-        self.schedule.step()
         return float(first.detach()), float(rest.detach())
 
-    @torch.no_grad()
-    def _check(self, step: int, held_out: Sequence[Example]) -> list[float]:
-        """Return the losses of the held-out lines, each line counted alike; none if there are none."""
-        if not held_out:
-            return []
-        found = [torch.stack(losses(self.model.talker, self._stack([one]))) for one in held_out]
-        means = [round(value, 4) for value in torch.stack(found).mean(dim=0).tolist()]
-        log.info("held-out lines after %d steps: group 0 %.3f, groups 1-15 %.3f", step, *means)
-        return means
-
-    def _copy(self) -> dict[str, torch.Tensor]:
-        return {name: one.detach().clone() for name, one in self.weights.items()}
+    def _update(self, batch: Batch, step: int) -> tuple[float, float]:
+        found = self._gradient(batch, step)
+        norm = torch.nn.utils.clip_grad_norm_(self.weights, LARGEST_GRADIENT)
+        if not bool(norm.isfinite()):
+            raise NotFinite(f"step {step}'s gradient is not finite: choose a lower rate, or precision fp32")
+        self.optimizer.step()
+        self.schedule.step()
+        return found
 
     @torch.no_grad()
-    def _restore(self, kept: dict[str, torch.Tensor]) -> None:
-        for name, one in kept.items():
-            self.weights[name].copy_(one)
+    def _check(self, step: int, training: tuple[float, float] | None, held_out: Sequence[Example]) -> bool:
+        """Record the losses after an update; return whether its weights are the best so far."""
+        if training is not None:
+            log.info("step %d of %d: group 0 %.3f, groups 1-15 %.3f", step, self.options.steps, *training)
+        now = Losses(step, training)
+        if held_out:
+            found = [torch.stack(losses(self.network.talker, self._stack([one]))) for one in held_out]
+            first, rest = torch.stack(found).mean(dim=0).tolist()  # each line counts alike
+            now = Losses(step, training, (round(first, 4), round(rest, 4)))
+            log.info("held-out lines after %d steps: group 0 %.3f, groups 1-15 %.3f", step, first, rest)
+        self.history.append(now)
+        if step and sum(now.held_out or ()) > sum(self.kept.held_out or ()):
+            return False
+        self.kept = now
+        return True
+
+    def _copy(self) -> list[torch.Tensor]:
+        return [one.detach().clone() for one in self.weights]
+
+    @torch.no_grad()
+    def _restore(self, kept: Sequence[torch.Tensor]) -> None:
+        for weight, one in zip(self.weights, kept, strict=True):
+            weight.copy_(one)
+
+    def adapter(self, name: str) -> Adapter:
+        """Return the present weights as an adapter."""
+        return Adapter(name, secrets.token_hex(32), {key: one.part() for key, one in self.layers.items()})
 
     def save(self, folder: Path) -> None:
         """Write the adapter as peft does, and read it as the pack does; ValueError if that fails."""
-        self.adapted.active_peft_config.base_model_name_or_path = self.model.name  # instead of its path here
-        self.adapted.save_pretrained(str(folder), save_embedding_layers=False)
-        (folder / "README.md").unlink(missing_ok=True)  # peft's model card, without content
+        write_adapter(folder, self.layers, self.options.alpha, self.model.name)
         adapter = read_adapter(folder)
         size = sum(part.up.numel() + part.down.numel() for part in adapter.parts.values())
         log.info("%s: %d layers, %.2f M numbers", folder, len(adapter.parts), size / 1e6)
-
-    def end(self) -> None:
-        """Remove the adapter from the model."""
-        self.adapted.unload()

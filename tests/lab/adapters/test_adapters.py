@@ -123,7 +123,6 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("layers", [pytest.param("talker", marks=pytest.mark.slow), "all"])
 def test_an_adapter_is_trained_and_loaded_as_any_other(checkpoint, data, tmp_path, layers) -> None:
-    pytest.importorskip("peft", reason="not run: no peft (tests/requirements.txt)")
     trained = []
     for name in ("one", "two"):
         out = tmp_path / name
@@ -140,6 +139,7 @@ def test_an_adapter_is_trained_and_loaded_as_any_other(checkpoint, data, tmp_pat
     assert all(torch.equal(part.up, second[name].up) for name, part in first.items())  # the same seed
     model = load_model(checkpoint, LoadOptions("fp32"))
     adapted = adapt(model, trained[0], 1.0, checkpoint)
+    check_as_peft(checkpoint, tmp_path / "one", adapted)
     voice = load_voice(tmp_path / "one" / command.VOICE)
     [before, after] = [
         torch.stack(losses(one.talker, stack(make_examples(one, [Pair("3", noise(1.3, 3), TEXT)], voice, "auto"),
@@ -148,3 +148,13 @@ def test_an_adapter_is_trained_and_loaded_as_any_other(checkpoint, data, tmp_pat
     ]  # fmt: skip
     assert before.tolist() == pytest.approx(about["losses_before"], abs=1e-3)
     assert after.tolist() == pytest.approx(about["losses"], abs=1e-3)
+
+
+def check_as_peft(checkpoint: Path, folder: Path, adapted: Model) -> None:
+    """peft reads the adapter too, and merges it to the same weights."""
+    peft = pytest.importorskip("peft", reason="not run: no peft (tests/requirements.txt)")
+    network = load_model(checkpoint, LoadOptions("fp32")).network
+    merged = peft.PeftModel.from_pretrained(network, folder).merge_and_unload().state_dict()
+    ours = adapted.network.state_dict()
+    assert merged.keys() == ours.keys()
+    assert all(torch.allclose(one, ours[name], atol=1e-6) for name, one in merged.items())
