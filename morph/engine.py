@@ -10,8 +10,7 @@ import torch
 from .codec.stream import decode_waveform
 from .decode import eager
 from .decode.loop import decode_lines
-from .decode.request import LineRequest
-from .decode.rows import Decoded, RowPlan, Rows
+from .decode.rows import Decoded, LineRequest, RowPlan, Rows
 from .graph.pool import DecoderPool
 from .model.model import Model, is_small_on_cpu
 from .options import GenerateOptions, LoadOptions

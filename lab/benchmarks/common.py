@@ -19,8 +19,7 @@ import numpy as np
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import choose_dtype, load_model
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
-from qwen3_tts_morph.morph.decode.rows import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded, Guard, LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kernels import available
 from qwen3_tts_morph.morph.model.model import Model

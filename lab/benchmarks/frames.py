@@ -29,8 +29,7 @@ import torch
 from qwen3_tts_morph.morph.decode.eager import Experiment, open_rows
 from qwen3_tts_morph.morph.decode.loop import decode_lines
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
-from qwen3_tts_morph.morph.decode.rows import RowPlan
+from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest, RowPlan
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.voice.prompt import Prompt

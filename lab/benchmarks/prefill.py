@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder, on_device
 from qwen3_tts_morph.morph.model.model import Model

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest
 from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model, limit_threads
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
-from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.rows import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.network.modules import Rotation, attention_weights

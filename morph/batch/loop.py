@@ -15,8 +15,7 @@ from typing import TypeVar
 import torch
 
 from ..decode.loop import Decoding, Suspended
-from ..decode.request import Group, LineRequest
-from ..decode.rows import Ahead, RowPlan
+from ..decode.rows import Ahead, Group, LineRequest, RowPlan
 from ..engine import Choice
 from ..model.finite import NotFinite
 from ..options import FRAME_RATE, GenerateOptions

@@ -43,7 +43,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..decode.request import Group
+    from ..decode.rows import Group
     from .utterance import Utterance
 
 START_S = 0.5  # deadlines so near to each other are equal

@@ -16,8 +16,7 @@ import numpy as np
 
 from ..decode.buffers import RowBuffers
 from ..decode.loop import Suspended
-from ..decode.request import Group, LineRequest
-from ..decode.rows import BROKEN, EOS, Decoded
+from ..decode.rows import BROKEN, EOS, Decoded, Group, LineRequest
 from ..model.finite import NotFinite, not_finite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
 from ..speech.joined import assemble, report_of, warn_of

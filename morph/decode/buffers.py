@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from ..words.guard import WordGuard
 from ..words.trace import SCALE
-from .request import FollowsWords, Guard
-from .rows import ALIGNMENT, BROKEN, EOS, FLAG, REPORT_WIDTH, WORDS, Decoded, Frame
+from .rows import ALIGNMENT, BROKEN, EOS, FLAG, REPORT_WIDTH, WORDS, Decoded, Frame, Guard
 
 # A loop is five seconds in which group 0 repeats with one period. Sustained sounds and silence stay below it.
 LOOP_WINDOW = 64
@@ -39,9 +39,9 @@ class RowBuffers:
         self._agreed = np.zeros((rows, LOOP_WINDOW, LONGEST_PERIOD), dtype=bool)
         self._agreements = np.zeros((rows, LONGEST_PERIOD), dtype=np.int64)
         self._seen = self.caps, self._detects, self._agreed, self._agreements
-        self._words: dict[int, FollowsWords] = {}  # of the rows that have one
+        self._words: dict[int, WordGuard] = {}  # of the rows that have one
 
-    def begin(self, row: int, guard: Guard, words: FollowsWords | None = None) -> None:
+    def begin(self, row: int, guard: Guard, words: WordGuard | None = None) -> None:
         self.counts[row], self.caps[row], self._detects[row] = 0, guard.max_frames, guard.detect_loops
         self._agreed[row], self._agreements[row] = False, 0
         if words is not None:
@@ -103,13 +103,13 @@ class RowBuffers:
         self._words.pop(row, None)
         return frames
 
-    def leave(self, row: int) -> tuple[np.ndarray, list[np.ndarray], FollowsWords | None]:
+    def leave(self, row: int) -> tuple[np.ndarray, list[np.ndarray], WordGuard | None]:
         """Forget a row's line; return its frames, and the state of its stop criteria, for ``enter``."""
         words = self._words.get(row)
         return self.release(row), [one[row].copy() for one in self._seen], words
 
     def enter(
-        self, row: int, frames: np.ndarray, seen: Sequence[np.ndarray], words: FollowsWords | None
+        self, row: int, frames: np.ndarray, seen: Sequence[np.ndarray], words: WordGuard | None
     ) -> None:
         """Go on with a line that has left a row of these buffers."""
         self.counts[row] = len(frames)

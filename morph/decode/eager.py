@@ -14,8 +14,7 @@ from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from .predictor import Predictor
-from .request import Group, LatePart, LineRequest
-from .rows import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Frame, RowPlan
+from .rows import ALIGNMENT, FLAG, REPORT_WIDTH, SPECIAL_CODES, Frame, Group, LatePart, LineRequest, RowPlan
 from .sampling import check_finite, line_stream, penalize_repetition, sample_tokens
 from .talker import EagerTalker
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..model.finite import not_finite
 from ..model.model import Model
+from ..words.guard import WordGuard
 from .buffers import RowBuffers
-from .request import FollowsWords, Group, LateText, LineRequest
-from .rows import BROKEN, Decoded, Frame, Rows
+from .rows import BROKEN, Decoded, Frame, Group, LateText, LineRequest, Rows
 
 
 class Decoding:
@@ -105,7 +105,7 @@ class Suspended:
     late: _LateRow | None
     frames: np.ndarray
     seen: list[np.ndarray]  # the state of its stop criteria
-    words: FollowsWords | None
+    words: WordGuard | None
 
 
 def decode_lines(

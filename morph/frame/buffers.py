@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from ..decode.predictor import POSITIONS
-from ..decode.request import LatePart
-from ..decode.rows import REPORT_WIDTH, SPECIAL_CODES
+from ..decode.rows import REPORT_WIDTH, SPECIAL_CODES, LatePart
 from ..model.layers import Angles, LayerStack
 from ..model.static_cache import StaticCache
 from ..options import Sampling

@@ -17,8 +17,7 @@ from itertools import chain
 import numpy as np
 import torch
 
-from ..decode.request import Group, Guard, LatePart, LineRequest
-from ..decode.rows import FLAG, REPORT_WIDTH, Frame, RowPlan
+from ..decode.rows import FLAG, REPORT_WIDTH, Frame, Group, Guard, LatePart, LineRequest, RowPlan
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, LineSnapshot, PrefillBatch
 from ..frame.noise import GROUPS
 from ..frame.weights import Weights, WeightViews

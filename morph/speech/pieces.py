@@ -10,8 +10,7 @@ from itertools import accumulate, count
 import numpy as np
 
 from ..decode.buffers import LineFrames
-from ..decode.request import Guard, LineRequest
-from ..decode.rows import Decoded
+from ..decode.rows import Decoded, Guard, LineRequest
 from ..model.model import Model
 from ..options import IGNORE, GenerateOptions, Sampling
 from ..text.duration import expected_frames, longest_frames, minimum_frames, shortest_frames

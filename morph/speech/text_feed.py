@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..decode.request import Guard, LatePart
+from ..decode.rows import Guard, LatePart
 from ..model.tokens import IncrementalTokenizer
 from ..text.duration import minimum_frames
 from ..voice.prompt import check_context

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode import eager, predictor
 from qwen3_tts_morph.morph.decode.loop import Decoding, decode_lines
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
-from qwen3_tts_morph.morph.decode.rows import Decoded, RowPlan
+from qwen3_tts_morph.morph.decode.rows import Decoded, Guard, LineRequest, RowPlan
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
 from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder as GraphRowsDecoder

@@ -12,8 +12,7 @@ from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
-from qwen3_tts_morph.morph.decode.request import Guard
-from qwen3_tts_morph.morph.decode.rows import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded, Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line

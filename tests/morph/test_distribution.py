@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.request import Guard
+from qwen3_tts_morph.morph.decode.rows import Guard
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 
 from lab.benchmarks.upstream import generate

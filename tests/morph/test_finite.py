@@ -7,8 +7,7 @@ from functools import reduce
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.rows import FLAG, RowPlan
+from qwen3_tts_morph.morph.decode.rows import FLAG, LineRequest, RowPlan
 from qwen3_tts_morph.morph.decode.sampling import check_finite
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling

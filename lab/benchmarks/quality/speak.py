@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
-from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.rows import Decoded
+from qwen3_tts_morph.morph.decode.rows import Decoded, LineRequest
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, check_line

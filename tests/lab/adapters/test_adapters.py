@@ -9,7 +9,7 @@ import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.adapter_file import adapt, read_adapter
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling

@@ -9,8 +9,7 @@ import torch
 from qwen3_tts_morph.morph.decode import eager
 from qwen3_tts_morph.morph.decode.eager import Experiment, FirstGroup, choose_kernels
 from qwen3_tts_morph.morph.decode.predictor import Predictor
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
-from qwen3_tts_morph.morph.decode.rows import RowPlan
+from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest, RowPlan
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder

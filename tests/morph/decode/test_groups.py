@@ -8,8 +8,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.loop import Decoding, Suspended
-from qwen3_tts_morph.morph.decode.request import Group, Guard, LineRequest
-from qwen3_tts_morph.morph.decode.rows import Ahead, Decoded, RowPlan
+from qwen3_tts_morph.morph.decode.rows import Ahead, Decoded, Group, Guard, LineRequest, RowPlan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.model.model import Model
@@ -42,7 +41,7 @@ def model(checkpoint) -> Model:
 
 
 class EndsAt:
-    """A ``FollowsWords`` that ends its line at a frame."""
+    """A word guard that ends its line at a frame."""
 
     def __init__(self, frames: int):
         self._left = frames

@@ -5,8 +5,7 @@ import random
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.decode.buffers import LONGEST_PERIOD, LOOP_WINDOW, RowBuffers
-from qwen3_tts_morph.morph.decode.request import Guard
-from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Frame
+from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Frame, Guard
 from qwen3_tts_morph.morph.text.duration import longest_frames
 
 NEEDED = LOOP_WINDOW + LONGEST_PERIOD

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.loop import Decoding
-from qwen3_tts_morph.morph.decode.request import Guard, LatePart, LineRequest
-from qwen3_tts_morph.morph.decode.rows import Decoded, RowPlan
+from qwen3_tts_morph.morph.decode.rows import Decoded, Guard, LatePart, LineRequest, RowPlan
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
 

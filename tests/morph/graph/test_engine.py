@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.request import Guard, LineRequest
+from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import (
     LARGEST_PREFILL,

@@ -8,8 +8,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.loop import Decoding
-from qwen3_tts_morph.morph.decode.request import LineRequest
-from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead, RowPlan
+from qwen3_tts_morph.morph.decode.rows import NOTHING_AHEAD, Ahead, LineRequest, RowPlan
 from qwen3_tts_morph.morph.frame.buffers import SHORT_PROMPTS, Buffers
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.engine import FEW_LINES, FEW_NEWCOMERS, LATE_LAG

@@ -6,7 +6,7 @@ import torch
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.decode.request import Guard
+from qwen3_tts_morph.morph.decode.rows import Guard
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.kernels import Passes, frame, unsupported

@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode.buffers import FIRST_ROOM, LineFrames, RowBuffers
-from qwen3_tts_morph.morph.decode.request import Guard
-from qwen3_tts_morph.morph.decode.rows import Frame
+from qwen3_tts_morph.morph.decode.rows import Frame, Guard
 
 
 def report(number: int) -> np.ndarray:

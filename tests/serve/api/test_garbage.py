@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.batch.utterance import Utterance
-from qwen3_tts_morph.morph.decode.request import LineRequest
+from qwen3_tts_morph.morph.decode.rows import LineRequest
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
 from qwen3_tts_morph.morph.speech.text_feed import TextFeed
 from qwen3_tts_morph.morph.voice.prompt import Prompt

@@ -16,8 +16,7 @@ from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Claim, Speed, c
 from qwen3_tts_morph.morph.batch.codec.steps import FEW, CodecSteps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.decode.buffers import RowBuffers
-from qwen3_tts_morph.morph.decode.request import Guard
-from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Frame
+from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Frame, Guard
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.runtime.sizes import next_power_of_2
 from qwen3_tts_morph.morph.speech.pieces import Piece
