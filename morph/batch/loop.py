@@ -354,7 +354,7 @@ class Loop:
             failed_on[self._device] = say_why(error)
         self.scheduler.note_end([self._device], has_failed)
         is_final = isinstance(error, torch.cuda.OutOfMemoryError) or not isinstance(error, Exception)
-        is_out = one.speech.delivered or one.speech.is_cancelled or one.text.is_late
+        is_out = one.speech.progress.chunks or one.speech.is_cancelled or one.text.is_late
         is_elsewhere = has_failed and len(failed_on) < len(self._inboxes)
         is_alone = is_shared and not one.is_alone
         if has_failed and not (is_out or is_elsewhere):  # the line is at fault

@@ -99,6 +99,7 @@ class Progress:
     pieces: int = 0
     ended: int = 0  # frames of pieces that have ended
     running: Sequence[Sized] = ()  # the frames of the others
+    chunks: int = 0  # delivered, read or not
 
     @property
     def done(self) -> int:
@@ -122,8 +123,7 @@ class Speech:
         self.progress = Progress()
         self._changed = threading.Condition()
         self._chunks: deque[Chunk] = deque()
-        self.queued, self.is_full = 0, False  # frames of unread chunks, and whether they are enough for now
-        self.delivered = 0  # chunks, read or not
+        self.queued = 0  # frames of unread chunks
         self.outcome: Outcome | None = None  # None until it has ended
         self._on_change = delivery.on_change
 
@@ -143,6 +143,11 @@ class Speech:
         return len(self._chunks)
 
     @property
+    def is_full(self) -> bool:
+        """Whether its unread chunks are enough for now."""
+        return self.queued >= QUEUED_FRAMES
+
+    @property
     def ended(self) -> bool:
         """Whether ``result`` returns, or raises, at once."""
         return self.outcome is not None
@@ -156,7 +161,6 @@ class Speech:
                 return None
             chunk, was_full = self._chunks.popleft(), self.is_full
             self.queued -= len(chunk.codes)
-            self.is_full = self.queued >= QUEUED_FRAMES
             if was_full and not self.is_full:  # its codes wait until then
                 self.wake_up.set()
             return chunk
@@ -171,7 +175,7 @@ class Speech:
         with self._changed:
             self.is_cancelled = True
             self._chunks.clear()
-            self.queued, self.is_full = 0, False
+            self.queued = 0
             self._changed.notify_all()
         self.wake_up.set()
 
@@ -213,8 +217,8 @@ class Speech:
             if self.is_cancelled:
                 return
             self._chunks.append(chunk)
-            self.queued, self.delivered = self.queued + len(chunk.codes), self.delivered + 1
-            self.is_full = self.queued >= QUEUED_FRAMES
+            self.queued += len(chunk.codes)
+            self.progress.chunks += 1
             self._changed.notify_all()
         self._tell(self._on_change)
 

@@ -241,14 +241,13 @@ class Utterance:
         if (chunks := self.chunks) is None:
             return
         for piece in pieces[self._streamed :]:
-            piece.silence = round(piece.pause_s * self._rate)
             chunks.add_piece(piece)
         self._streamed = len(pieces)
         if not is_over or chunks.ended:
             return
         after_s = 0.0 if self._stopped else sum(piece.after_s for piece in pieces)
-        chunk = chunks.complete(time.perf_counter(), round(after_s * self._rate))
-        if chunk is not None and (self._error is None or self.speech.delivered):
+        chunk = chunks.complete(time.perf_counter(), after_s)
+        if chunk is not None and (self._error is None or self.speech.progress.chunks):
             self.deliver(Output(self.number, chunk))
         if chunks.ended:
             self._end_take()

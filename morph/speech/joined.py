@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from ...postprocess.checks import Waveform
-from ...postprocess.ends import trim_ends
-from ...postprocess.join import Spacing, join
+from ...postprocess.ends import EndTrim
+from ...postprocess.join import StreamJoin
 from ..options import GenerateOptions
 from .lines import LineReport, PieceSpan, Spoken
-from .pieces import NO_SAMPLES, LinePieces, Piece, text_as_spoken
+from .pieces import LinePieces, Piece, concatenate, text_as_spoken
 from .takes import CAP, ENDS, WRONG, Take
 
 log = logging.getLogger(__name__)
@@ -91,22 +91,80 @@ def join_pieces(
     own: Sequence[tuple[Piece, Take]], sample_rate: int, options: GenerateOptions, has_ended: bool = True
 ) -> tuple[Waveform, tuple[PieceSpan, ...]]:
     """Return a line's waveform and its pieces' spans; ``has_ended``: spoken to its end, so a pause may follow."""
-    if not own:
-        return NO_SAMPLES, ()
-    lead, *between = [piece.pause_s for piece, _ in own]
-    after = own[-1][0].after_s if has_ended else 0.0
-    speech, start = own[0][1].waveform, 0
-    places = [(0, len(speech))]
-    # Most lines: a copy would take as long as the rest of the assembly.
-    is_plain = len(speech) and not (between or lead or after or options.trim_ends)
-    if not is_plain:
-        speech, places = join([take.waveform for _, take in own], sample_rate, Spacing(between, CROSSFADE_MS))
-        speech, start = trim_ends(speech, sample_rate) if options.trim_ends else (speech, 0)
-    silences = [np.zeros(round(seconds * sample_rate), dtype=np.float32) for seconds in (lead, after)]
-    shift, stop = len(silences[0]) - start, start + len(speech)
-    spans = []
-    for (piece, take), (begin, end) in zip(own, places, strict=True):
+    if len(own) == 1 and not (own[0][0].pause_s or (own[0][0].after_s and has_ended) or options.trim_ends):
+        # Most lines: a copy would take as long as the rest of the assembly.
+        [(piece, take)] = own
+        return take.waveform, (PieceSpan(piece.text, 0, len(take.waveform), take.decoded.trace),)
+    joined = LineJoin(sample_rate, options.trim_ends)
+    for piece, take in own:
+        joined.begin_piece(piece.pause_s, len(take.waveform))
+        joined.add(take.waveform)
+        joined.end_piece()
+    joined.limit(0, own[-1][0].after_s if own and has_ended else 0.0)
+    waveform = joined.take(is_last=True)
+    first, last, spans = joined.lead, len(waveform) - joined.after, []
+    for (piece, take), place in zip(own, joined.places, strict=True):
+        begin = place + joined.offset
         # A first or last piece that is silent may have been trimmed away completely.
-        kept, last = min(max(begin, start), stop), min(max(end, start), stop)
-        spans.append(PieceSpan(piece.text, kept + shift, last + shift, take.decoded.trace, kept - begin))
-    return speech if is_plain else np.concatenate((silences[0], speech, silences[1])), tuple(spans)
+        start, end = (min(max(one, first), last) for one in (begin, begin + len(take.waveform)))
+        spans.append(PieceSpan(piece.text, start, end, take.decoded.trace, start - begin))
+    return waveform, tuple(spans)
+
+
+class LineJoin:
+    """Joins the pieces of a line, each added in parts: pauses, crossfades, and silence cut at its ends.
+
+    ``lead`` and ``after`` are samples of silence at the ends, which are not cut; ``places`` is where pieces begin in
+    the samples between them, before silence is cut, and ``taken`` counts the samples of ``take``.
+    """
+
+    def __init__(self, sample_rate: int, trims_ends: bool):
+        self._rate, self._fade = sample_rate, round(CROSSFADE_MS / 1000 * sample_rate)
+        self._join = StreamJoin(None, self._fade)
+        self._trim = EndTrim(sample_rate) if trims_ends else None
+        self._parts: list[Waveform] = []
+        self.lead = self.after = self.taken = 0
+        self.places: list[int] = []
+        self._end = 0  # of the current piece so far
+
+    @property
+    def offset(self) -> int:
+        """What a place lacks to that in the line's waveform."""
+        return self.lead - (0 if self._trim is None else self._trim.start)
+
+    @property
+    def has_samples(self) -> bool:
+        return any(map(len, self._parts))
+
+    def begin_piece(self, pause_s: float, length: float = math.inf) -> None:
+        """Begin a piece after a pause, or with a crossfade, which takes at most half of its ``length``."""
+        pause, place = round(pause_s * self._rate), self.places[-1] if self.places else 0
+        if not self.places:
+            self.lead, pause = pause, 0
+        elif pause:
+            self._parts.append(self._join.gap(pause))
+        self._end += pause or -int(min(self._fade, (self._end - place) // 2, length // 2))
+        self.places.append(self._end)
+
+    def add(self, samples: Waveform) -> None:
+        self._end += len(samples)
+        self._parts.append(self._join.add(samples))
+
+    def end_piece(self) -> None:
+        self._parts.append(self._join.end())
+
+    def limit(self, pieces: int, after_s: float = 0.0) -> None:
+        """Set how many pieces have not ended, the current one included, and the silence after them."""
+        self.after = round(after_s * self._rate)
+        self._parts.append(self._join.limit(pieces))
+
+    def take(self, is_last: bool) -> Waveform:
+        """Return the samples that are final now."""
+        parts, self._parts = self._parts, []
+        if self._trim is not None:
+            parts = [self._trim.add(concatenate(parts)), *([self._trim.end()] if is_last else [])]
+        ends = 0 if self.taken else self.lead, self.after if is_last else 0
+        lead, after = (np.zeros(count, dtype=np.float32) for count in ends)
+        samples = concatenate([lead, *parts, after])
+        self.taken += len(samples)
+        return samples

@@ -42,7 +42,6 @@ class Piece:
     ended: str | None = None
     waves: list[np.ndarray] = field(default_factory=list)
     decoded: int = 0  # frames with samples in ``waves``
-    silence: int = 0  # samples before the piece that have not been sent
 
     @property
     def waiting(self) -> int:

@@ -132,15 +132,14 @@ class TokenFeed(TextFeed):
         self._guard: Guard | None = None
         self._rows: list[torch.Tensor] = []  # of the trailing text, ``[N, H]``, not taken by the engine yet
         self._count = 0  # of all rows so far; each frame needs one
-        self._frame = 0  # the last requested one
-        self._starved = False
+        self._frame = -1  # the last requested one
 
     @property
     def starved(self) -> bool:
-        return self._starved and not self.done
+        return self._frame >= 0 and not self._has_text(self._frame)
 
     def is_ahead(self, pieces: int) -> bool:
-        has_rows = not self._starved and self._count > self._frame + TOKENS_AHEAD
+        has_rows = not self.starved and self._count > self._frame + TOKENS_AHEAD
         return has_rows or super().is_ahead(pieces)
 
     def follow(self, guard: Guard) -> None:
@@ -151,9 +150,12 @@ class TokenFeed(TextFeed):
         ).max_frames
 
     def ready(self, frame: int) -> bool:
-        certain = not self._holds_end or frame + 1 < self._piece.prompt.min_frames
-        self._frame, self._starved = frame, not (self.done or (frame < self._count and certain))
-        return not self._starved
+        self._frame = frame
+        return self._has_text(frame)
+
+    def _has_text(self, frame: int) -> bool:
+        is_certain = not self._holds_end or frame + 1 < self._piece.prompt.min_frames
+        return self.done or (frame < self._count and is_certain)
 
     def take(self) -> LatePart | None:
         rows, self._rows, prompt = self._rows, [], self._piece.prompt
@@ -198,7 +200,6 @@ class TokenFeed(TextFeed):
         if new:
             self._rows.append(parts.builder.rows(ids, ended))
             self._count += new
-            self._starved = False  # as far as is known before the next frame
         tokens = prompt.text_tokens + len(ids)
         minimum = minimum_frames(text, False) if self._holds_end else prompt.min_frames
         self._piece.prompt = replace(prompt, text_tokens=tokens, min_frames=minimum)

@@ -53,22 +53,27 @@ class WordGuard:
         self._costs = np.where(np.arange(count + 1) == 0, 0.0, np.inf)  # of the cheapest path to each state
         self._seen = np.zeros(count + 1)  # the highest weight of each state
         self._states: list[int] = []  # of each frame; 0 if the head saw none
-        self._at = self._held = 0  # the path's state, and the frames in a row on it
+        self._held = 0  # the frames in a row on the path's state
         self._excess = 0.0  # the cost above ALLOWED, accumulated
         self._begin = self._begin_at = 0  # since this frame and this state of the path
 
+    @property
+    def _at(self) -> int:
+        """The path's state."""
+        return int(self._costs.argmin())
+
     def take(self, token: int, weight: float) -> WordFault | None:
         """Add a frame, by the token with the most attention (-1: none) and its weight, 0 to 1; return any fault."""
+        state, was_at = token + 1, self._at
+        before = self._costs[was_at]
         if not self._excess:
-            self._begin, self._begin_at = len(self._states), self._at
-        state, before = token + 1, self._costs.min()
+            self._begin, self._begin_at = len(self._states), was_at
         self._states.append(state if weight >= SEEN else 0)
         self._seen[state] = max(self._seen[state], weight)
         reached = np.minimum(self._costs, np.append(np.inf, self._costs[:-1]))
         self._costs = reached + self._frame_costs(state, weight)
-        at = int(self._costs.argmin())
-        self._held = self._held + 1 if at == self._at else 1
-        self._at = at
+        at = self._at
+        self._held = self._held + 1 if at == was_at else 1
         self._excess = max(0.0, self._excess + self._costs[at] - before - ALLOWED)
         if self._excess < LIMIT and (self._held < HELD or at > self._last):
             return None

@@ -50,11 +50,11 @@ class SpeechAnswer(Response):
     def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
         self.background = None  # FastAPI looks at it
-        self._started = self._has_sound = False
+        self._started = False
         self._stopped = 0  # the status of a stopped answer
         self._held = bytearray()  # audio until the next event is due
         self._words: list[dict[str, Any]] = []  # its words
-        self._sent_at = 0.0
+        self._sent_at = 0.0  # the last audio
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         seconds, task = self._speaker.rules.limits.seconds, asyncio.current_task()
@@ -156,20 +156,23 @@ class SpeechAnswer(Response):
         """Send audio with the held audio and its words, or hold it until an event is due."""
         self._held += data
         now = time.perf_counter()
-        if complete or now - self._sent_at >= self._asked.interval_s:
-            ready, self._held, self._sent_at = bytes(self._held), bytearray(), now
-            words, self._words = self._words, []
-            if words:
-                await self._send_event(send, "speech.audio.timestamps", {"timestamps": words})
-            if not ready:  # an encoder may hold it back
-                return
-            if self._asked.way == "sse":
-                # JSON's encoder would search a megabyte of base64 for characters to escape.
-                event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(ready)
-                await self._send_data(send, "speech.audio.delta", event)
-            else:
-                await self._send_bytes(send, ready)
-            self._note_audio()
+        if not complete and now - self._sent_at < self._asked.interval_s:
+            return
+        words, self._words = self._words, []
+        if words:
+            await self._send_event(send, "speech.audio.timestamps", {"timestamps": words})
+        if not self._held:  # an encoder may hold it back
+            return
+        ready, self._held = bytes(self._held), bytearray()
+        is_first, self._sent_at = not self._sent_at, now
+        if self._asked.way == "sse":
+            # JSON's encoder would search a megabyte of base64 for characters to escape.
+            event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(ready)
+            await self._send_data(send, "speech.audio.delta", event)
+        else:
+            await self._send_bytes(send, ready)
+        if is_first:
+            self._metrics.first_audio_s.observe(time.perf_counter() - self._began)
 
     async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
         await self._send_data(send, name, json.dumps({"type": name, **fields}).encode())
@@ -180,11 +183,6 @@ class SpeechAnswer(Response):
     @staticmethod
     async def _send_bytes(send: Send, data: bytes, more: bool = True) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": more})
-
-    def _note_audio(self) -> None:
-        if not self._has_sound:
-            self._has_sound = True
-            self._metrics.first_audio_s.observe(time.perf_counter() - self._began)
 
     # Offline
 
@@ -201,7 +199,7 @@ class SpeechAnswer(Response):
             result = self._result(reading) if asked.way in MEDIA_TYPES else {}
             ended, kind = reading.report.ended, SERVED[asked.audio]
             note_end(self._metrics, reading.report, asked.seed)
-        self._note_audio()
+        self._metrics.first_audio_s.observe(time.perf_counter() - self._began)
         self._metrics.audio_s.inc(samples / self._speaker.model.sample_rate)
         if asked.way == "multipart":
             await self._start(send)

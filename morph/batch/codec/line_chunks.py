@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ....postprocess.ends import EndTrim
-from ....postprocess.join import StreamJoin
 from ...model.finite import NotFinite
-from ...speech.joined import CROSSFADE_MS
-from ...speech.pieces import NO_SAMPLES, Piece, concatenate
+from ...speech.joined import LineJoin
+from ...speech.pieces import NO_SAMPLES, Piece
 from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech
@@ -52,23 +50,13 @@ class LineChunks:
         self.in_codec: tuple[torch.Tensor, np.ndarray | None] | None = None
         self.piece: Piece | None = None  # the current one; None if the next one has not come
         self._later: deque[Piece] = deque()
-        self._sample_rate, self._fade = sample_rate, round(CROSSFADE_MS / 1000 * sample_rate)
-        self._join = StreamJoin(None, self._fade)
-        self._trim = EndTrim(sample_rate) if speech.options.trim_ends else None
+        self._sample_rate, self._join = sample_rate, LineJoin(sample_rate, speech.options.trim_ends)
         self.course = OPEN
         self._left: float = math.inf if most is None else most  # frames until the line's limit
-        self._start = 0
-        # Of the current piece: its index, where it begins in the joined samples, and its samples so far.
-        self._index, self._begin_at, self._length = -1, 0, 0
-        # Samples of silence before the first piece, once it has come, and after the last: they are not trimmed.
-        self._lead: int | None = None
-        self._after = 0
 
     def add_piece(self, piece: Piece) -> None:
         if self.course >= ENDED:
             return
-        if self._lead is None:
-            self._lead, piece.silence = piece.silence, 0
         if self.piece is None:
             self.piece = piece
         else:
@@ -79,13 +67,13 @@ class LineChunks:
         if self.piece is None and self.course == COMPLETE:
             self.course = ENDED
 
-    def complete(self, now: float, silence: int = 0) -> Chunk | None:
-        """Note that no piece follows; return the line's last chunk if all have ended. ``silence``: samples after it."""
+    def complete(self, now: float, after_s: float = 0.0) -> Chunk | None:
+        """Note that no piece follows; return the line's last chunk if all have ended. ``after_s``: silence after it."""
         if not self._left:
             return None
-        self._after, self.course = silence, ENDED if self.piece is None else COMPLETE
-        samples = self._join.limit(len(self._later) + (self.piece is not None))
-        return self._chunk(NO_CODES, [samples], now) if self.ended else None
+        self.course = ENDED if self.piece is None else COMPLETE
+        self._join.limit(len(self._later) + (self.piece is not None), after_s)
+        return self._chunk(NO_CODES, now) if self.ended else None
 
     def cancel(self) -> None:
         for piece in (self.piece, *self._later):
@@ -155,57 +143,36 @@ class LineChunks:
         decoding, self.in_codec = self.in_codec, None
         if decoding is None or (piece := self.piece) is None:
             return None
-        (codes, numbers), begin = decoding, piece.decoded
-        parts = [] if begin else self._begin(piece)
-        self._length += len(wave)
+        (codes, numbers), begin, join = decoding, piece.decoded, self._join
+        if not begin:
+            join.begin_piece(piece.pause_s)
         self._left -= len(codes)
         piece.decoded += len(codes)
         piece.waves.append(wave)
-        parts.append(self._join.add(wave))
+        join.add(wave)
         if piece.ended is not None and not piece.waiting:  # its end comes with its last frames
-            parts.append(self._join.end())
+            join.end_piece()
             self._next_piece()
         if not self._left:
-            parts += self._cut()
+            self._cut()
         words = None
         if numbers is not None:
-            start = (self._lead or 0) + self._begin_at - (0 if self._trim is None else self._trim.start)
-            words = ChunkTrace(numbers, self._index, begin, start, piece.text)
-        has_samples = len(codes) or self.ended or any(map(len, parts))
-        chunk = self._chunk(codes, parts, now, words) if has_samples else None
+            place = join.places[-1] + join.offset
+            words = ChunkTrace(numbers, len(join.places) - 1, begin, place, piece.text)
+        chunk = self._chunk(codes, now, words) if len(codes) or self.ended or join.has_samples else None
         return Output(self.number, chunk, self.piece is not piece)
 
-    def _begin(self, piece: Piece) -> list[np.ndarray]:
-        """Begin a piece; return the pause before it."""
-        silence, piece.silence = piece.silence, 0
-        fade = 0 if silence or self._index < 0 else min(self._fade, self._length // 2)
-        self._begin_at += self._length + silence - fade
-        self._index, self._length = self._index + 1, 0
-        return [self._join.gap(silence)] if silence else []
-
-    def _cut(self) -> list[np.ndarray]:
-        """End the line at its limit; return the samples held back. No silence follows."""
-        self._after, course = 0, self.course
-        has_begun = self.piece is not None and self.piece.decoded > 0
-        parts = [self._join.limit(1), self._join.end()] if has_begun else [self._join.limit(0)]
+    def _cut(self) -> None:
+        """End the line at its limit, with the samples held back. No silence follows."""
+        course, has_begun = self.course, self.piece is not None and self.piece.decoded > 0
+        self._join.limit(int(has_begun))
+        if has_begun:
+            self._join.end_piece()
         self.cancel()
         self.course = ENDED if course == ENDED else CUT
-        return parts
 
-    def _chunk(
-        self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
-    ) -> Chunk:
-        """Return a chunk with trimmed ends, and the silence at the line's beginning and end."""
-        if self._trim is not None:
-            parts = [self._trim.add(concatenate(parts))]
-        if self._lead and not self._start:
-            parts.insert(0, np.zeros(self._lead, dtype=np.float32))
-        if is_last := self.course >= ENDED:
-            if self._trim is not None:
-                parts.append(self._trim.end())
-            parts.append(np.zeros(self._after, dtype=np.float32))
-        samples = concatenate(parts)
-        chunk = Chunk(codes, samples, self._start, is_last, words=words)
-        self._start += len(samples)
+    def _chunk(self, codes: torch.Tensor, now: float, words: ChunkTrace | None = None) -> Chunk:
+        start, samples = self._join.taken, self._join.take(self.ended)
+        chunk = Chunk(codes, samples, start, self.ended, words=words)
         self.sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
         return chunk

@@ -79,7 +79,7 @@ def test_captures_are_made_beside_a_stream_that_plays_if_there_is_time(
 
     def capture(key: str) -> None:
         done.append(key)
-        plays.append(speech.delivered > 0 and not speech.ended)
+        plays.append(speech.progress.chunks > 0 and not speech.ended)
 
     with Batch(synthesizer, rows=2, ahead=Ahead(2, 256)) as service:
         options = GenerateOptions(5, Sampling(max_seconds=4.0))

@@ -37,12 +37,12 @@ def waves(quiet: int) -> list[np.ndarray]:
 def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions, late: bool) -> np.ndarray:
     """The samples of a line's chunks, with its pieces known at once or one by one."""
     line = LineChunks(0, speech_of(options), ChunkSizes((1, 2), Speed(0.08)), RATE)
-    frames = [Piece(silence=round(piece.pause_s * RATE)) for piece in pieces]
+    frames = [Piece(pause_s=piece.pause_s) for piece in pieces]
     chunks = []
     if not late:
         for piece in frames:
             line.add_piece(piece)
-        line.complete(0.0, round(pieces[-1].after_s * RATE))
+        line.complete(0.0, pieces[-1].after_s)
     for piece, wave in zip(frames, made, strict=True):
         if late:
             line.add_piece(piece)
@@ -55,7 +55,7 @@ def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions,
         piece.ended = "eos"
         if (chunk := line.end_piece(0.0).chunk) is not None:
             chunks.append(chunk)
-    if late and (chunk := line.complete(0.0, round(pieces[-1].after_s * RATE))) is not None:
+    if late and (chunk := line.complete(0.0, pieces[-1].after_s)) is not None:
         chunks.append(chunk)
     assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     return np.concatenate([chunk.samples for chunk in chunks])
