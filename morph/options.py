@@ -23,6 +23,8 @@ AUTO_ROWS = 0  # for ``batch_size``
 MOST_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MOST_CHUNK_FRAMES = 300
 CHUNK_FRAMES = Setting(1, low=1, high=MOST_CHUNK_FRAMES)
+TRAINING_UPDATES = {"quick": 50, "normal": 150, "thorough": 400}
+CONSENT = "a voice can be trained only if the speaker has agreed"
 ADAPTER_STRENGTHS = (-4.0, 4.0)  # how much of a LoRA is added to a checkpoint (``model/adapter.py``)
 SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/blend.py``)
 

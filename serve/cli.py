@@ -17,7 +17,7 @@ from .terminal.console import Console, open_missing_streams
 from .terminal.folders import pack_version
 
 PROGRAM = "qwen3-tts-morph"
-COMMANDS = ("speak", "clone", "voices", "script", "dub", "transcribe", "sweep", "serve")
+COMMANDS = ("speak", "clone", "voices", "script", "dub", "transcribe", "train", "sweep", "serve")
 MOVED = {
     "check": "run `python -m lab.check` in a clone of the repository",
     "bench": "use sweep, which measures the speed at each SEQ_GROUPS",

@@ -24,7 +24,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PRECISIONS, LoadOptions
 from qwen3_tts_morph.morph.training.examples import make_examples
-from qwen3_tts_morph.morph.training.pairs import Pair, read_pairs
+from qwen3_tts_morph.morph.training.pairs import Pair
 from qwen3_tts_morph.morph.training.trainer import LAYERS, Trainer, Training
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
@@ -32,6 +32,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ..benchmarks.origin import Origin, find_commit
 from ..benchmarks.results import machine_name
+from .pairs import read_pairs
 
 log = logging.getLogger("lab.adapters")
 

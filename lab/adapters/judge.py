@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import soundfile
 import torch
-from qwen3_tts_morph.morph.training.pairs import read_texts
 
 from ..benchmarks.moods.measures import measure
 from ..benchmarks.origin import Origin, add_output
@@ -28,6 +27,7 @@ from ..judges.asr import Recogniser
 from ..judges.clips import load_clip
 from ..judges.speaker import SpeakerEncoder, cosine, identify, profile
 from ..judges.stats import Figure, mean, ratio, share
+from .pairs import read_texts
 from .speak import SPOKEN
 
 RESULTS = "adapters.json"

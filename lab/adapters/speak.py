@@ -22,13 +22,13 @@ from qwen3_tts_morph.morph.checkpoint.adapter_file import read_adapter
 from qwen3_tts_morph.morph.options import PRECISIONS, GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.training.pairs import read_texts
 from qwen3_tts_morph.morph.voice.file import load_voice
 
 from ..benchmarks.common import precision_of
 from ..benchmarks.results import machine_name
 from ..streams import render_lines
 from .__main__ import TRAINED, VOICE
+from .pairs import read_texts
 
 SPOKEN = "spoken.json"
 

@@ -1,5 +1,6 @@
 """The plot of a sweep: quality against time."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,26 @@ FRAME_MS = 80  # duration of a frame: a slower decoder is not real time
 DARK = Path(__file__).with_name("dark.mplstyle")  # as ComfyUI's page
 
 
-def plot_sweep(result: Sweep) -> np.ndarray:
-    """Draw a sweep, distance from exact over time, as uint8 RGB ``[H, W, 3]``."""
+def draw(fill: Callable[[Any], None]) -> np.ndarray:
+    """Return the figure that ``fill`` draws, as uint8 RGB ``[H, W, 3]``, with large letters: a node shows it small."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure  # no pyplot: it keeps figures in a global list
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     with rc_context(fname=DARK):
-        # Large letters: the node shows it small.
         figure = Figure(figsize=(4.4, 3.2), dpi=220, layout="constrained")
         canvas = FigureCanvasAgg(figure)
-        axes: Any = figure.subplots()
+        fill(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def plot_sweep(result: Sweep) -> np.ndarray:
+    """Draw a sweep, distance from exact over time, as uint8 RGB ``[H, W, 3]``."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    def fill(figure: Any) -> None:
+        axes = figure.subplots()
         times = [row.ms_per_frame for row in result.rows]
         axes.plot(times, [row.distance for row in result.rows], "o-", linewidth=1)
         for row in result.rows:
@@ -41,5 +50,5 @@ def plot_sweep(result: Sweep) -> np.ndarray:
         axes.set_xlabel("ms per frame without codec (80 ms is real time)")
         axes.set_ylabel("distance from exact (0..1)")
         figure.suptitle("What each SEQ_GROUPS costs", fontsize=11)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+    return draw(fill)

@@ -1,68 +1,163 @@
-"""Read recordings of one speaker with their transcripts: NAME.wav and NAME.txt in a folder."""
+"""Check recordings of one speaker, with their texts, before a training: which are used, and why others are left out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from ..voice.recording import SUFFIXES, Recording, read_recording, read_transcript
+from ..hearing.whisper import Whisper
+from ..hearing.words import count_errors
+from ..model.model import Model, limit_threads
+from ..options import FRAME_RATE
+from ..text.duration import text_frames
+from ..voice.measure import measure
+from ..voice.recording import SUFFIXES, Recording, read_recording
 from ..voice.reference import LONGEST_S, prepare_reference
+
+SPOILING = ("speech", "clipped", "noisy")  # faults of a measurement
+MOST_ERRORS = 0.5  # wrong words per word of a text; above, it is another text
+LEAST_PACE, MOST_PACE = 0.25, 3.0  # of a text, as a share of an ordinary one
+# Cosine of two x-vectors. With the demo voice's encoder recordings of one speaker have 0.69 to 0.99, and half of the
+# pairs of two speakers less than 0.
+SAME_SPEAKER = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A recording, mono float32 ``[T]`` at the codec's rate, and its transcript."""
+    """A recording, mono float32 ``[T]`` at the codec's rate, and its text."""
 
     name: str
     waveform: np.ndarray
     text: str
 
 
-def read_texts(folder: Path) -> dict[str, str]:
-    """Return the texts of a folder by name, in the order of their names; ValueError without any."""
-    texts = {path.stem: read_transcript(path) or "" for path in sorted(folder.glob("*.txt"))}
-    if not texts or not all(texts.values()):
-        raise ValueError(f"{folder} has no texts, or an empty one: write NAME.txt for each NAME.wav")
-    return texts
+@dataclass
+class Selection:
+    """The recordings that are used, and the reasons for those that are left out, by name."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, wanted: Sequence[bool], reason: Callable[[int], str]) -> None:
+        """Leave out the pairs that are not wanted; ``reason`` gets the index of each."""
+        self.refused |= {
+            one.name: reason(index)
+            for index, (one, keep) in enumerate(zip(self.pairs, wanted, strict=True))
+            if not keep
+        }
+        self.pairs = [one for one, keep in zip(self.pairs, wanted, strict=True) if keep]
 
 
-def read_pairs(folder: Path, rate: int) -> list[Pair]:
-    """Return the pairs of a folder in the order of their names; other rates and channels are converted.
+def read_folder(folder: Path) -> tuple[list[Recording], dict[str, str]]:
+    """Return the recordings of a folder by their names, with texts where NAME.txt exists, and those that are unusable.
 
-    Args:
-        folder: with a recording of 1 to 30 s (wav, flac, mp3 or ogg) and a text in UTF-8 for each name.
-        rate: of the codec, in Hz.
-
-    Raises:
-        ValueError: naming the file and the fix.
+    Raises ValueError if it is no folder, or has no recordings.
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: give one with NAME.wav and NAME.txt")
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
-    spoken = {path.stem for path in files}
-    if silent := sorted(path.name for path in folder.glob("*.txt") if path.stem not in spoken):
-        raise ValueError(f"{silent[0]} has no recording beside it: add it as wav, or remove the text")
-    if len(spoken) < len(files):
-        twice = next(one.stem for one, after in pairwise(files) if one.stem == after.stem)
-        raise ValueError(f"{twice} has two recordings for one text: keep one of them")
     if not files:
         raise ValueError(f"{folder} has no recordings: put NAME.wav and NAME.txt into it")
-    return [_prepared(path, read_recording(path), rate) for path in files]
+    count = Counter(path.stem for path in files)
+    recordings, refused = [], dict[str, str]()
+    for path in sorted(folder.glob("*.txt")):
+        if path.stem not in count:
+            refused[path.name] = "it has no recording beside it: add it as wav, or remove the text"
+    for path in files:
+        try:
+            if count[path.stem] > 1:
+                raise ValueError("it is one of two recordings for one text: keep one of them")
+            recordings.append(read_recording(path))
+        except ValueError as error:
+            refused[path.name] = str(error).removeprefix(f"{path.name} ")
+    return recordings, refused
 
 
-def _prepared(path: Path, recording: Recording, rate: int) -> Pair:
-    if recording.transcript is None:
-        raise ValueError(f"{path.name} has no words: write what it says into {path.stem}.txt")
-    seconds = recording.waveform.shape[-1] / recording.sample_rate
+class Checker:
+    """Checks recordings; ``recogniser`` writes missing texts, and finds those that belong to another recording.
+
+    Args:
+        rate: of the codec, in Hz.
+        language: that is spoken; "auto": most of the recordings'.
+        recogniser: None: recordings without a text are left out.
+        say: gets a few words before each recording; if it raises, the check ends.
+    """
+
+    def __init__(self, rate: int, language: str, recogniser: Whisper | None, say: Callable[[str], object]):
+        self._rate, self._language, self._recogniser, self._say = rate, language, recogniser, say
+
+    def check(self, recordings: Sequence[Recording]) -> Selection:
+        """Return the recordings whose sound, text and language can be used."""
+        found, languages = Selection(), list[str]()
+        for number, one in enumerate(recordings, start=1):
+            self._say(f"checking recording {number} of {len(recordings)}")
+            try:
+                waveform = check_sound(one, self._rate)
+                text, language = self._read_text(one, waveform)
+            except ValueError as error:
+                found.refused[one.name] = str(error)
+                continue
+            found.pairs.append(Pair(one.name, waveform, text))
+            languages.append(language)
+        [(most, _)] = Counter(languages).most_common(1) or [("", 0)]
+        found.keep(
+            [one == most for one in languages],
+            lambda index: f"it is in {languages[index]} and most others are in {most}: train one language",
+        )
+        return found
+
+    def _read_text(self, one: Recording, waveform: np.ndarray) -> tuple[str, str]:
+        """Return a recording's text and language; ValueError if it has none, or another recording's."""
+        text = one.transcript or ""
+        if self._recogniser is None:
+            if not text:
+                raise ValueError(
+                    f"it has no words: write what it says into {one.name}.txt, or choose a recogniser"
+                )
+            pace = text_frames(text) / (len(waveform) / self._rate * FRAME_RATE)
+            if not LEAST_PACE <= pace <= MOST_PACE:
+                raise ValueError(
+                    f"its text is too {'long' if pace > 1 else 'short'} for it: correct {one.name}.txt"
+                )
+            return text, self._language
+        found = self._recogniser.transcribe_words(waveform, self._rate, self._language)
+        heard = found.text.strip()
+        if not any(map(str.isalnum, heard)):
+            raise ValueError("no words are recognised in it: leave it out, or record it again")
+        if text:
+            errors, words = count_errors(text, heard, found.language)
+            if errors > MOST_ERRORS * words:
+                raise ValueError(f"it says {heard[:60]!r}, and its text is {text[:60]!r}: correct the text")
+        return text or heard, found.language
+
+
+def check_sound(one: Recording, rate: int) -> np.ndarray:
+    """Return a recording as mono float32 ``[T]`` at ``rate``; ValueError if it would spoil a voice."""
+    seconds = one.waveform.shape[-1] / one.sample_rate
     if seconds > LONGEST_S:
         raise ValueError(
-            f"{path.name} is longer than {LONGEST_S:.0f} s: cut it, and its text, at the end of a sentence"
+            f"it is longer than {LONGEST_S:.0f} s: cut it, and its text, at the end of a sentence"
         )
-    try:
-        prepared = prepare_reference(recording.waveform, recording.sample_rate, rate)
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-    return Pair(path.stem, prepared.waveform, recording.transcript)
+    prepared = prepare_reference(one.waveform, one.sample_rate, rate)
+    faults = measure(one.waveform, one.sample_rate).faults
+    for name in SPOILING:
+        if name in faults:
+            raise ValueError(faults[name])
+    return prepared.waveform
+
+
+def check_speaker(model: Model, found: Selection) -> None:
+    """Leave out recordings of another speaker than most; nothing if the checkpoint cannot tell speakers apart."""
+    encoder = model.network.speaker_encoder
+    if encoder is None or len(found.pairs) < 2:
+        return
+    with model.exclusive(), limit_threads(model):
+        vectors = np.stack([encoder.embed(one.waveform).float().cpu().numpy().ravel() for one in found.pairs])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    near = vectors @ vectors.T >= SAME_SPEAKER
+    own = near[near.sum(axis=1).argmax()]  # of the recording that most others are like
+    found.keep([*map(bool, own)], lambda _: "it sounds like another speaker than most: train one speaker")

@@ -84,8 +84,8 @@ class Losses:
     """The losses of group 0 and of groups 1-15 after an update; ``held_out``: of the held-out lines, if there are."""
 
     step: int
-    training: tuple[float, float] | None = None
-    held_out: tuple[float, float] | None = None
+    training: Sequence[float] | None = None
+    held_out: Sequence[float] | None = None
 
 
 class Trainer:
