@@ -18,6 +18,7 @@ from ..morph.checkpoint.find import (
     resolve_checkpoint,
 )
 from ..morph.checkpoint.json_file import read_object
+from ..morph.runtime.atomic_file import FileState, file_state
 from ..morph.text.names import file_names
 from ..morph.voice.library import VoiceLibrary
 from ..serve.terminal.folders import VOICE_FOLDER, Folders
@@ -95,3 +96,8 @@ def chosen_file(name: str, suffixes: Collection[str]) -> Path:
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"file {name!r} does not end in {' or '.join(suffixes)}: choose another")
     return path
+
+
+def chosen_state(name: str | None, suffixes: Collection[str], *others: str) -> FileState:
+    """Return the state of a chosen file, so that ComfyUI reads it again; None if it is wired, or one of ``others``."""
+    return None if name in (None, *others) else file_state(chosen_file(str(name), suffixes))

@@ -93,9 +93,14 @@ def judge(**given: tuple[Callable[[Any], object] | Collection[str], Any]) -> boo
     return True
 
 
-def judged(**checks: Callable[[Any], object]) -> Any:
-    """Return a ``validate_inputs`` that judges these inputs."""
-    return validating(checks, lambda **given: judge(**{name: (checks[name], given[name]) for name in given}))
+def judged(is_list: bool = False, /, **checks: Callable[[Any], object] | Collection[str]) -> Any:
+    """Return a ``validate_inputs`` that judges these inputs; ``is_list``: the first value of a node's lists."""
+
+    def verdict(**given: Any) -> bool | str:
+        first = {name: value[0] if is_list and value else value for name, value in given.items()}
+        return judge(**{name: (checks[name], value) for name, value in first.items()})
+
+    return validating(checks, verdict)
 
 
 def validating(names: Iterable[str], verdict: Callable[..., bool | str]) -> Any:
@@ -107,6 +112,15 @@ def validating(names: Iterable[str], verdict: Callable[..., bool | str]) -> Any:
     arguments = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in ("cls", *names)]
     validate_inputs.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     return classmethod(validate_inputs)
+
+
+def changing(name: str, state: Callable[[Any], object]) -> Any:
+    """Return a ``fingerprint_inputs`` by the state of an input's value, None if it is wired."""
+
+    def fingerprint_inputs(_: type, **given: Any) -> object:
+        return state(given.get(name))
+
+    return classmethod(fingerprint_inputs)
 
 
 def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from .checks import Waveform, check_sample_rate, from_db
+from .checks import Waveform, check_sample_rate, check_waveform, from_db, peak_of
 from .join import Span
 
 WINDOW_S = 0.01
@@ -11,6 +11,8 @@ SOUND_DB = -45.0  # dBFS: the demo voice's silence has -60, its first window -50
 LOUDNESS_RANGE_DB = 30.0  # audible speech is within this range of its loudest window
 MARGIN_S = 0.04  # kept before the first and after the last window with sound
 SHORTEST_PAUSE_S = 0.08
+# ``trim_silence``: the threshold is relative to the peak, so that quiet and loud takes are cut alike.
+THRESHOLD_DB, THRESHOLD_MARGIN_S = -50.0, 0.02
 
 
 class EndTrim:
@@ -104,3 +106,17 @@ def quiet_spans(waveform: Waveform, sample_rate: int) -> list[Span]:
         ((before + 1) * window, after * window if after < count else len(waveform))
         for before, after in zip(edges[quiet].tolist(), edges[quiet + 1].tolist(), strict=True)
     ]
+
+
+def trim_silence(waveform: Waveform, sample_rate: int) -> Waveform:
+    """Cut the silence before the first and after the last sound of ``waveform`` ([T] or [C, T])."""
+    # Digital silence is returned uncut: an empty result could not be saved.
+    check_waveform(waveform)
+    check_sample_rate(sample_rate)
+    peak = peak_of(waveform)
+    if peak == 0.0:
+        return waveform.copy()
+    level = np.abs(np.atleast_2d(waveform)).max(axis=0)
+    sound = np.flatnonzero(level >= peak * from_db(THRESHOLD_DB))
+    margin = round(THRESHOLD_MARGIN_S * sample_rate)
+    return waveform[..., max(0, int(sound[0]) - margin) : int(sound[-1]) + 1 + margin].copy()

@@ -4,7 +4,6 @@ Everything comes from levels: music counts as speech, and a steady noise is the 
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,8 +87,8 @@ def measure(waveform: np.ndarray, sample_rate: int) -> Measurement:
     starts = np.unique(starts[starts < samples])  # the last frame may be shorter
     powers = np.maximum(block_power(to_mono(channels, []), starts), 10 ** (LOWEST_DB / 10))
     levels = 10 * np.log10(powers)
-    speech = _find_speech(levels)
-    inside = _mark(speech, len(levels))
+    inside = _find_speech(levels)
+    speech = _runs(inside)
     flat = _find_flat(channels, sample_rate)
     seconds, pauses = samples / sample_rate, levels[~inside]
     spoken = levels[inside] if speech else levels
@@ -114,23 +113,19 @@ def shape_of(waveform: np.ndarray, most: int) -> list[tuple[float, float]]:
     return [(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
 
 
-def _find_speech(levels: np.ndarray) -> list[tuple[int, int]]:
+def _find_speech(levels: np.ndarray) -> np.ndarray:
+    """Return in which frames somebody speaks, ``[N]``: without pauses inside words, and without clicks."""
+    from scipy.ndimage import binary_closing, binary_opening  # slow to import
+
     audible = levels[levels >= levels.max() - NOT_SILENT_DB]
     loud, noise = float(np.quantile(audible, LOUD)), float(np.quantile(levels, QUIET))
     if loud - noise < STEADY_DB:
-        return []
+        return np.zeros(len(levels), dtype=bool)
     least = max(loud - SPEECH_RANGE_DB, noise + ABOVE_NOISE * (loud - noise))
-    spans = _join(_runs(levels >= least))
-    return [(start, end) for start, end in spans if (end - start) * FRAME_S >= SHORTEST_SPEECH_S]
-
-
-def _join(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and (start - joined[-1][1]) * FRAME_S < SHORTEST_PAUSE_S:
-            start = joined.pop()[0]
-        joined.append((start, end))
-    return joined
+    pause, sound = (math.ceil(round(length / FRAME_S, 6)) for length in (SHORTEST_PAUSE_S, SHORTEST_SPEECH_S))
+    joined = binary_closing(np.pad(levels >= least, pause), np.ones(pause))[pause:-pause]
+    spoken: np.ndarray = binary_opening(joined, np.ones(sound))
+    return spoken
 
 
 def _runs(marked: np.ndarray) -> list[tuple[int, int]]:
@@ -139,20 +134,15 @@ def _runs(marked: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _mark(spans: Iterable[tuple[int, int]], count: int) -> np.ndarray:
-    inside = np.zeros(count, dtype=bool)
-    for start, end in spans:
-        inside[start:end] = True
-    return inside
-
-
 def _find_flat(channels: np.ndarray, sample_rate: int) -> np.ndarray:
     """Return which samples are in a flat top of any channel, ``[T]``."""
+    from scipy.ndimage import binary_opening
+
     longest = max(3, round(FLAT_S * sample_rate))
     found = np.zeros(channels.shape[1], dtype=bool)
     for channel in np.abs(channels):
         near = channel >= min(FLAT * float(channel.max()), 1.0)
-        tops = [(start, end) for start, end in _runs(near) if end - start >= longest]
-        if len(tops) >= FEWEST_FLAT and channel.max() > 0:
-            found |= _mark(tops, found.size)
+        tops = binary_opening(near, np.ones(longest))
+        if len(_runs(tops)) >= FEWEST_FLAT and channel.max() > 0:
+            found |= tops
     return found

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..text.files import read_text_file
+from .reference import prepare_reference
 from .voice import LONGEST_TRANSCRIPT, Voice
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..hearing.whisper import Recogniser
     from ..model.model import Model
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
@@ -59,3 +61,19 @@ def clone_recording(model: Model, recording: Recording) -> Voice:
     mode = "icl" if recording.transcript else "x_vector"
     options = CloneOptions(mode, recording.transcript, name=recording.name)
     return clone_voice(model, recording.waveform, recording.sample_rate, options)
+
+
+def transcribe_recording(recogniser: Recogniser, waveform: np.ndarray, sample_rate: int) -> str:
+    """Return the words of a recording, for ``CloneOptions.transcript``; the recogniser detects the language.
+
+    ``waveform`` is float ``[T]`` or ``[C, T]`` at any rate in Hz, prepared as for cloning.
+
+    Raises ValueError for a recording that ICL cannot use (``prepare_reference``), or one without words.
+    """
+    from ..hearing.whisper import RATE
+
+    reference = prepare_reference(waveform, sample_rate, RATE, refuse_long=True)
+    words = " ".join(recogniser.transcribe(reference.waveform, RATE, "auto").split())
+    if not any(map(str.isalnum, words)):
+        raise ValueError("no words are heard in the recording: type its transcript, or use x-vector mode")
+    return words

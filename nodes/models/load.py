@@ -239,10 +239,10 @@ class LoadLora(io.ComfyNode):
 
     validate_inputs = inputs.judged(adapter=lambda name: find_adapter(name))
 
-    @classmethod
-    def fingerprint_inputs(cls, adapter: str | None = None, **_: object) -> list[tuple[str, int, int]]:
-        """Change with the adapter's files, so that ComfyUI loads it again."""
-        return [] if adapter is None else fingerprint(find_adapter(adapter))
+    # ComfyUI loads the adapter again if its files have changed.
+    fingerprint_inputs = inputs.changing(
+        "adapter", lambda name: None if name is None else fingerprint(find_adapter(name))
+    )
 
     @classmethod
     def execute(cls, model: ManagedModel | ServedModel, adapter: str, strength: float) -> io.NodeOutput:

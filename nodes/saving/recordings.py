@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -123,17 +124,13 @@ def write_run(folder: Path, files: Mapping[str, bytes]) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     numbers = [int(found[1]) for path in folder.iterdir() if (found := RUN.match(path.name))]
     run = max(numbers, default=0) + 1
-    written: list[Path] = []
-    try:
-        for name, data in files.items():
-            path = confine(folder, f"{run:05}_{name}")
+    paths = {confine(folder, f"{run:05}_{name}"): data for name, data in files.items()}
+    with ExitStack() as undo:
+        for path, data in paths.items():
             write_new(path, data)
-            written.append(path)
-    except OSError:
-        for path in written:
-            path.unlink(missing_ok=True)
-        raise
-    return Run(tuple(written))
+            undo.callback(path.unlink)
+        undo.pop_all()
+    return Run(tuple(paths))
 
 
 def replace_run(folder: Path, files: Mapping[str, bytes]) -> Run:

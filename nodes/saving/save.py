@@ -11,14 +11,13 @@ from comfy_api.latest import io, ui
 from ...morph.audio.formats import FILES, TAGGED
 from ...morph.audio.reader import read_comment
 from ...morph.audio.writer import check_fits, encode_tagged
-from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.text.encoding import check_encodable
 from ...morph.text.names import check_name, confine
 from ...morph.text.scripts.cues import FORMATS, UNITS, read_cues, write_cues
 from ...morph.words.captions import MOST_CHARS, CaptionOptions, write_captions
 from ...postprocess.checks import check_choice, check_range
 from .. import inputs
-from ..folders import NO_FILE, chosen_file, input_files
+from ..folders import NO_FILE, chosen_file, chosen_state, input_files
 from ..schema import WordsSocket, schema
 from ..sound.values import Facts, SpokenWords, check_words, from_json
 from .recordings import listed, recordings_of, replace_run, write_new, write_run
@@ -101,7 +100,6 @@ def write_numbered(name: str, format: str, text: str) -> Path:
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s
 KEEP, REPLACE = EXISTING = ("keep (new number)", "replace changed")
-CHECKS: dict[str, Any] = {"name": check_name, "format": TAGGED, "existing": EXISTING}
 
 
 class SaveSpeech(io.ComfyNode):
@@ -122,9 +120,7 @@ class SaveSpeech(io.ComfyNode):
     )
 
     # Choices too: ``execute`` would refuse a wrong one only after the speech was generated.
-    validate_inputs = inputs.validating(
-        CHECKS, lambda **given: inputs.judge(**{name: (CHECKS[name], given[name][0]) for name in given})
-    )
+    validate_inputs = inputs.judged(True, name=check_name, format=TAGGED, existing=EXISTING)
 
     @classmethod
     def execute(
@@ -170,10 +166,8 @@ class SpeechFromFile(io.ComfyNode):
 
     validate_inputs = inputs.judged(file=lambda name: chosen_file(name, FILES))
 
-    @classmethod
-    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
-        """Change when the file is replaced, so that ComfyUI reads it again."""
-        return None if file is None else file_state(chosen_file(file, FILES))
+    # ComfyUI reads the file again if it was replaced.
+    fingerprint_inputs = inputs.changing("file", lambda name: chosen_state(name, FILES))
 
     @classmethod
     def execute(cls, file: str) -> io.NodeOutput:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from comfy_api.latest import io, ui
 
-from ...postprocess import filters, silence
+from ...postprocess import ends, filters
 from ...postprocess.checks import check_choice
 from ...postprocess.join import Spacing, join
 from ...postprocess.loudness import Loudness, normalize_loudness, normalize_peak
@@ -64,7 +64,7 @@ class SmoothNormalize(io.ComfyNode):
         done = []
         for waveform in waveforms:
             if trim_silence:
-                waveform = silence.trim_silence(waveform, rate)
+                waveform = ends.trim_silence(waveform, rate)
             if filtering:
                 waveform = filters.low_pass(waveform, rate, filtering)
             done.append(to_audio(MODES[normalize](waveform, rate, level), rate, facts))

@@ -61,10 +61,8 @@ class WholeCast(io.ComfyNode):
         outputs=[CastSocket.Output("larger_cast")],
     )
 
-    @classmethod
-    def validate_inputs(cls, names: str | None = None, voices: object = None) -> bool | str:
-        """Check the names. ``voices`` is not checked here: ComfyUI from 0.13 on passes the inputs that grow, nested."""
-        return inputs.judge(names=(read_names, names))
+    # Voices are checked when the node runs: ComfyUI from 0.13 on passes the inputs that grow, nested.
+    validate_inputs = inputs.judged(names=read_names, voices=lambda _: True)
 
     @classmethod
     def execute(

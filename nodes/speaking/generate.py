@@ -40,9 +40,7 @@ class GenerateSpeech(SpeakingNode):
         is_input_list=True,
     )
 
-    @classmethod
-    def validate_inputs(cls, text: Sequence[str | None] = (None,)) -> bool | str:
-        return inputs.judge(text=(inputs.check_text, text[0]))
+    validate_inputs = inputs.judged(True, text=inputs.check_text)
 
     @classmethod
     def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:

@@ -1,13 +1,10 @@
 """The Pronunciation node: how words are read, from a box on the node or a file in the input folder."""
 
-from typing import Any
-
 from comfy_api.latest import io, ui
 
-from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, read_pronunciation
 from .. import inputs
-from ..folders import chosen_file, input_files
+from ..folders import chosen_file, chosen_state, input_files
 from ..models.memory import shown
 from ..schema import PronunciationSocket, schema
 
@@ -28,9 +25,7 @@ class Pronunciation(io.ComfyNode):
 
     validate_inputs = inputs.judged(words=lambda words: read_words(words), file=lambda name: read_file(name))
 
-    @classmethod
-    def fingerprint_inputs(cls, file: str | None = None, **_: Any) -> FileState:
-        return None if file in (None, NO_LIST) else file_state(chosen_file(file, KINDS))
+    fingerprint_inputs = inputs.changing("file", lambda name: chosen_state(name, KINDS, NO_LIST))
 
     @classmethod
     def execute(cls, words: str, file: str) -> io.NodeOutput:

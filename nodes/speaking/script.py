@@ -8,7 +8,6 @@ from typing import Any
 from comfy_api.latest import io, ui
 
 from ...morph.options import FitLimits
-from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.text.files import read_text_file
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
@@ -16,12 +15,12 @@ from ...morph.text.scripts.script import NARRATOR, Script, check_script
 from ...morph.voice.voice import Voice
 from ...postprocess.checks import check_choice
 from .. import inputs
-from ..folders import chosen_file, input_files
+from ..folders import chosen_file, chosen_state, input_files
 from ..models.memory import check_cast, check_voice
 from ..page.clips import show
 from ..schema import CastSocket, ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket, schema
 from ..sound.values import to_audio
-from .characters import States, find_characters, saved_states
+from .characters import find_characters, saved_states
 from .common import SpeakingNode, speaking_schema
 from .pronunciation import lists_of
 
@@ -63,9 +62,7 @@ class RenderScript(SpeakingNode):
 
     validate_inputs = inputs.judged(script=check_script)
 
-    @classmethod
-    def fingerprint_inputs(cls, script: str | None = None, **_: Any) -> States:
-        return saved_states(script)
+    fingerprint_inputs = inputs.changing("script", saved_states)
 
     @classmethod
     def execute(
@@ -98,9 +95,7 @@ class ScriptFromFile(io.ComfyNode):
 
     validate_inputs = inputs.judged(file=lambda name: read_file(name))
 
-    @classmethod
-    def fingerprint_inputs(cls, file: str | None = None) -> FileState:
-        return None if file is None else file_state(file_path(file))
+    fingerprint_inputs = inputs.changing("file", lambda name: chosen_state(name, KINDS, EXAMPLE_FILE))
 
     @classmethod
     def execute(cls, file: str) -> io.NodeOutput:
@@ -109,12 +104,8 @@ class ScriptFromFile(io.ComfyNode):
         return io.NodeOutput(text, ui=ui.PreviewText(f"{file}: {lines}"))
 
 
-def file_path(name: str) -> Path:
-    return EXAMPLE_PATH if name == EXAMPLE_FILE else chosen_file(name, KINDS)
-
-
 def read_file(name: str) -> str:
-    text = read_text_file(file_path(name))
+    text = read_text_file(EXAMPLE_PATH if name == EXAMPLE_FILE else chosen_file(name, KINDS))
     if not text.strip():
         raise ValueError(f"{name} is empty: write a text into it, and save it")
     return text
@@ -166,9 +157,7 @@ class DubCaptions(SpeakingNode):
 
     validate_inputs = inputs.judged(captions=read_captions)
 
-    @classmethod
-    def fingerprint_inputs(cls, captions: str | None = None, **_: Any) -> States:
-        return saved_states(captions)
+    fingerprint_inputs = inputs.changing("captions", saved_states)
 
     @classmethod
     def execute(

@@ -13,8 +13,7 @@ from ...morph.voice.blend import Shift, blend_voices, shift_voice
 from ...morph.voice.create import CloneOptions, clone_voice
 from ...morph.voice.excerpt import better_part
 from ...morph.voice.measure import measure
-from ...morph.voice.recording import read_recording
-from ...morph.voice.transcript import transcribe_recording
+from ...morph.voice.recording import read_recording, transcribe_recording
 from ...morph.voice.voice import Voice, check_design, check_transcript, known_speaker
 from ...postprocess.checks import check_choice
 from .. import inputs

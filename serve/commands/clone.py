@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     waveform = choose_part(options, waveform, rate, console)
     if options.transcribe:
         from ...morph.hearing.whisper import load_whisper
-        from ...morph.voice.transcript import transcribe_recording
+        from ...morph.voice.recording import transcribe_recording
 
         recogniser = load_whisper(options.transcribe, folders.recognisers)
         transcript = transcribe_recording(recogniser, waveform, rate)

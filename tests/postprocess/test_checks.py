@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from qwen3_tts_morph.postprocess.ends import trim_silence
 from qwen3_tts_morph.postprocess.filters import low_pass
 from qwen3_tts_morph.postprocess.join import join
 from qwen3_tts_morph.postprocess.loudness import normalize_loudness, normalize_peak
-from qwen3_tts_morph.postprocess.silence import trim_silence
 
 TOOLS = [
     lambda waveform: low_pass(waveform, 24000),

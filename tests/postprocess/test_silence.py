@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess.silence import trim_silence
+from qwen3_tts_morph.postprocess.ends import trim_silence
 
 RATE = 1000
 

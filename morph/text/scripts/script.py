@@ -35,7 +35,7 @@ from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from ...options import MOST_SEED
 from ..encoding import check_encodable
 from ..names import name_key
-from ..pauses import DECIMAL, check_spoken, read_seconds, without_pauses
+from ..pauses import DECIMAL, PAUSE, check_spoken, read_seconds, without_pauses
 from ..split import shorten
 
 RESERVED = ":\uff1a[]#"  # these have a meaning in scripts: no name has them
@@ -54,7 +54,8 @@ MAX_REPORTED = 10
 
 COLON = re.compile("[:\uff1a]")  # also the full-width one
 # These run in linear time on any text: no two of their parts can match the same characters.
-TAG = re.compile(r"\[([^\[\]]*)\]")
+TAG = re.compile(r"\[([^\[\]]*)\]\s*")
+PAUSES = re.compile(rf"{PAUSE.pattern}\s*", re.IGNORECASE)
 SIGNED = re.compile(rf"[+-]?(?:{DECIMAL.pattern})")
 TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(rf"\[\s*(?:pause|{'|'.join(SETTINGS)})\b[^\]]*\]?", re.IGNORECASE)
@@ -196,8 +197,6 @@ class _Reader:
                 )
             self._read_tag(*tag, tags)
             start = match.end()
-            while text[start : start + 1].isspace():
-                start += 1
         return text[start:]
 
     def _read_tag(self, word: str, value: str, tags: _Tags) -> None:
@@ -271,18 +270,15 @@ def _split_tag(inside: str) -> tuple[str, str] | None:
 
 
 def _take_pauses_at_end(text: str) -> tuple[str, list[float]]:
+    # Each with the space behind it, from the last one on.
     pauses: list[float] = []
     end = len(text)
-    while text.endswith("]", 0, end):
-        start = text.rfind("[", 0, end)
-        tag = _split_tag(text[start + 1 : end - 1]) if start >= 0 else None
-        if tag is None or tag[0] != "pause" or "]" in text[start + 1 : end - 1]:
+    for match in reversed([*PAUSES.finditer(text)]):
+        if match.end() != end:
             break
-        pauses.append(read_seconds(tag[1]))
-        end = start
-        while end and text[end - 1].isspace():
-            end -= 1
-    return text[:end], pauses[::-1]
+        pauses.append(read_seconds(match[1]))
+        end = match.start()
+    return text[:end].rstrip(), pauses[::-1]
 
 
 def _check_text(name: str, text: str) -> None:

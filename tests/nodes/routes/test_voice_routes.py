@@ -22,7 +22,6 @@ from tests.nodes.package import load
 from tests.patience import PATIENCE
 
 routes = load("routes.routes")
-voice_routes = load("routes.voice_routes")
 
 ANNA = Voice("x_vector", "0b6", "Anna", torch.arange(8) / 8)
 OLD = Voice("design", "1b7", "Old", instruct="an old man")
@@ -44,7 +43,7 @@ CHECKPOINTS = {
         "talker_config": {"spk_id": {"heart": 3}},
     },
 }
-BYTES = {"Content-Type": voice_routes.FILE_TYPE}
+BYTES = {"Content-Type": routes.FILE_TYPE}
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
@@ -61,7 +60,7 @@ def serve(library: VoiceLibrary, scenario: Callable[[Ask], Awaitable[None]]) -> 
     async def run() -> None:
         app = web.Application()
         for (method, path), handler in (
-            voice_routes.VoiceRoutes(lambda: library, lambda: CHECKPOINTS).table().items()
+            routes.VoiceRoutes(lambda: library, lambda: CHECKPOINTS).table().items()
         ):
             app.router.add_route(method, path, routes.guard(handler))
         async with TestServer(app) as http, aiohttp.ClientSession() as session:
