@@ -15,6 +15,7 @@ PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 ENGINES = ("auto", "eager", "graph")
 WEIGHTS = ("full", "int8")
 RECOGNISERS = ("tiny", "base", "small", "medium", "large-v3-turbo")  # faster-whisper's names
+RECOGNISER = "base"  # if none is named
 MOST_RETAKES = 10  # of a line with wrong words
 LAYOUTS = ("sentence", "token")  # of a text that arrives
 IGNORE, END_AT_ONCE = "ignore", "end"

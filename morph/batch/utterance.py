@@ -23,8 +23,7 @@ from ..speech.joined import assemble, report_of, warn_of
 from ..speech.lines import LineReport, Spoken
 from ..speech.pieces import NO_SAMPLES, LinePieces, Piece, expected_of
 from ..speech.takes import CAP, Take
-from ..speech.text_feed import TextFeed, TokenFeed
-from ..speech.text_reader import TextReader
+from ..speech.text_feed import TextFeed, TextReader, TokenFeed
 from ..speech.word_times import follow_words
 from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -45,19 +45,11 @@ class Transcription:
     language: str
 
 
-class Recogniser(Protocol):
-    """A speech recogniser."""
-
-    @property
-    def name(self) -> str:
-        """An id that differs from recognisers with other results."""
-
-    def transcribe(self, waveform: np.ndarray, sample_rate: int, language: str) -> str:
-        """Transcribe a waveform (float32 ``[T]``), in one of our languages or "auto"."""
-
-
 class Whisper:
-    """A Whisper model from a ``folder`` in CTranslate2's format; ``size`` is for reports."""
+    """A Whisper model from a ``folder`` in CTranslate2's format.
+
+    ``name`` differs from that of recognisers with other results; ``size`` is a part of it.
+    """
 
     def __init__(self, folder: Path, size: str):
         check_installed()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..hearing.whisper import Recogniser
+from ..hearing.whisper import Whisper
 from ..hearing.words import Transcript, count_errors
 from ..options import MOST_RETAKES
 from ..setting import Checked, setting
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class WordCheck(Checked):
     """A recogniser, and how many wrong words a line may have."""
 
-    recogniser: Recogniser
+    recogniser: Whisper
     most_errors: float = setting(0.05, "wrong words per word", 0.0, 1.0)
     retakes: int = setting(3, "of a line with more", 0, MOST_RETAKES)
     cache: LineCache | None = None  # of recognised words; the recogniser's name identifies its results

@@ -129,7 +129,7 @@ class LineJoin:
 
     @property
     def offset(self) -> int:
-        """What a place lacks to that in the line's waveform."""
+        """The shift from a place to the line's waveform."""
         return self.lead - (0 if self._trim is None else self._trim.start)
 
     @property

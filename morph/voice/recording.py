@@ -16,7 +16,7 @@ from .voice import LONGEST_TRANSCRIPT, Voice
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..hearing.whisper import Recogniser
+    from ..hearing.whisper import Whisper
     from ..model.model import Model
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
@@ -63,7 +63,7 @@ def clone_recording(model: Model, recording: Recording) -> Voice:
     return clone_voice(model, recording.waveform, recording.sample_rate, options)
 
 
-def transcribe_recording(recogniser: Recogniser, waveform: np.ndarray, sample_rate: int) -> str:
+def transcribe_recording(recogniser: Whisper, waveform: np.ndarray, sample_rate: int) -> str:
     """Return the words of a recording, for ``CloneOptions.transcript``; the recogniser detects the language.
 
     ``waveform`` is float ``[T]`` or ``[C, T]`` at any rate in Hz, prepared as for cloning.

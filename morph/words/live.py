@@ -32,7 +32,7 @@ class _Spoken(NamedTuple):
 
 
 class LiveWords:
-    """Finds the words of one line, frame by frame; its text may grow.
+    """Finds the words of one line, frame by frame; its ``text`` may grow.
 
     ``spans`` returns the characters of each token of a piece's text (``TextTokenizer.spans``), ``find_readings`` the
     readings of the text.
@@ -45,16 +45,13 @@ class LiveWords:
         lead_s: float = 0.0,
         find_readings: Callable[[str], Sequence[Reading]] | None = None,
     ):
-        self._text, self._lead_s = text, lead_s
+        self.text, self._lead_s = text, lead_s
         cached = lru_cache(maxsize=1)  # both are called with every chunk, mostly for the same text
         self._spans, self._find_readings = cached(spans), cached(find_readings or (lambda _: ()))
         self._from = 0  # the end of the ended pieces' text
         self._given = 0  # returned words after it
         self._last = WordTime("", 0.0, 0.0, 0, 0)  # the last of them
         self._piece: _Spoken | None = None
-
-    def extend(self, text: str) -> None:
-        self._text += text
 
     def add(self, piece: int, said: str, begin_s: float, trace: Trace) -> list[WordTime]:
         """Add frames of a piece; return the words that have newly ended.
@@ -73,7 +70,7 @@ class LiveWords:
     def end(self, seconds: float) -> list[WordTime]:
         """Return the remaining words, none of them after the line's sound of ``seconds``."""
         ended = self._end_piece()
-        text, readings = self._rest(len(self._text))
+        text, readings = self._rest(len(self.text))
         rest = find_read_words(text, readings).written[self._given :]
         return [
             replace(word, start_s=min(word.start_s, seconds), end_s=min(word.end_s, seconds))
@@ -82,8 +79,8 @@ class LiveWords:
 
     def _rest(self, most: int) -> tuple[str, list[Reading]]:
         """Return the text after the ended pieces, and its readings."""
-        begin, text = self._from, self._text[self._from :][:most]
-        readings = self._find_readings(self._text)
+        begin, text = self._from, self.text[self._from :][:most]
+        readings = self._find_readings(self.text)
         own = [one for one in readings if begin <= one.first and one.last <= begin + len(text)]
         return text, [replace(one, first=one.first - begin, last=one.last - begin) for one in own]
 

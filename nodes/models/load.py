@@ -26,7 +26,7 @@ from ...morph.checkpoint.find import (
 )
 from ...morph.checkpoint.load import choose_attention, choose_dtype
 from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
-from ...morph.options import ADAPTER_STRENGTHS, MOST_RETAKES, RECOGNISERS, LoadOptions
+from ...morph.options import ADAPTER_STRENGTHS, MOST_RETAKES, RECOGNISER, RECOGNISERS, LoadOptions
 from ...morph.setting import settings_of
 from .. import inputs
 from ..folders import folders
@@ -75,9 +75,6 @@ def find_devices(option: str) -> list[torch.device]:
     return [device for name, device in gpus().items() if option in (name, ALL_GPUS)]
 
 
-DEFAULT_SIZE = "base"
-
-
 def load_recogniser(size: str, progress: NodeProgress) -> Whisper:
     """Return a recogniser of ComfyUI's model folder; errors as ``load_whisper``."""
     progress.say(f"loading faster-whisper {size}")
@@ -88,7 +85,7 @@ class WordCheckSettings(io.ComfyNode):
     define_schema = schema(
         "MorphTTSWordCheck",
         inputs=lambda: [
-            inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
+            inputs.choice("recogniser", RECOGNISERS, RECOGNISER),
             inputs.number("most_errors", 5.0, (0.0, 100.0, 1.0)),
             inputs.number("retakes", 3, (0, MOST_RETAKES)),
         ],

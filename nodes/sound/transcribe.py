@@ -9,11 +9,11 @@ from typing import Any
 from comfy_api.latest import io, ui
 
 from ...morph.hearing.whisper import check_installed
-from ...morph.options import RECOGNISERS
+from ...morph.options import RECOGNISER, RECOGNISERS
 from ...morph.text.scripts.cues import UNITS
 from ...morph.words.captions import CaptionOptions, LineWords, write_captions
 from .. import inputs
-from ..models.load import DEFAULT_SIZE, load_recogniser
+from ..models.load import load_recogniser
 from ..page.progress import NodeProgress, show_progress
 from ..schema import WordsSocket, schema
 from .values import SpokenWords, to_waveforms
@@ -29,7 +29,7 @@ class Transcribe(io.ComfyNode):
         inputs=lambda: [
             io.Audio.Input("audio"),
             inputs.language(),
-            inputs.choice("recogniser", RECOGNISERS, DEFAULT_SIZE),
+            inputs.choice("recogniser", RECOGNISERS, RECOGNISER),
             inputs.choice("unit", UNITS, "sentence"),
         ],
         outputs=[

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...morph.options import RECOGNISERS
+from ...morph.options import RECOGNISER, RECOGNISERS
 from ...morph.text.files import read_text_file
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = parser.add_mutually_exclusive_group()
     words.add_argument("--transcript", type=arguments.filled)
     words.add_argument("--transcript-file", type=arguments.existing_file)
-    words.add_argument("--transcribe", nargs="?", const="base", choices=RECOGNISERS, metavar="SIZE")
+    words.add_argument("--transcribe", nargs="?", const=RECOGNISER, choices=RECOGNISERS, metavar="SIZE")
     arguments.add_switch(parser, "--pad")
     parser.add_argument("--name", type=arguments.filled)
     parser.add_argument("--out", type=voice_file, metavar="FILE")

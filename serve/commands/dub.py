@@ -59,8 +59,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
         ScriptRun(folder, ready, plain, lines).speak()
         dub = assemble_dub(dubbed, silent, [folder.read(index + 1) for index in range(len(lines))], limits)
         console.note(dub.summary)
-        with script.open_track(outputs(options)[0], dub.sample_rate) as file:
-            file.add(dub.track)
+        with script.open_track(outputs(options)[0], dub.sample_rate) as write:
+            write(dub.track)
         timed = dub.placed if options.words else ()
         words = [script.words_of(ready.speaks, one.spoken, one.start) for one in timed]
         script.finish(folder, dub.cues, words)

@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,8 +98,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         request = ScriptRequest(text, cast, options.language, options.seed, lists)
         lines = make_lines(ready.speaks, script.lines, request, ready.settings)
         ScriptRun(folder, ready, script.lines, lines).speak()
-        made = write_samples(folder, ready.speaks, script)
-        finish(folder, made.captions, made.words)
+        finish(folder, *write_samples(folder, ready.speaks, script))
 
 
 def finish(folder: ScriptFolder, cues: Sequence[Cue], words: Sequence[LineWords]) -> None:
@@ -150,7 +148,7 @@ def read_script(text: str) -> Reader[NamedScript]:
     return read
 
 
-def write_samples(folder: ScriptFolder, speaks: Speaks, script: Script) -> Track:
+def write_samples(folder: ScriptFolder, speaks: Speaks, script: Script) -> tuple[list[Cue], list[LineWords]]:
     """Write lines and silences into a sound file, line by line; return its captions and words."""
     import numpy as np
 
@@ -160,16 +158,19 @@ def write_samples(folder: ScriptFolder, speaks: Speaks, script: Script) -> Track
 
     rate, options = speaks.rate, folder.options
     lead, gaps, tail = silences(spacing_of(script, options.gap), len(script.lines) - 1, rate)
-    with open_track(outputs(options)[0], rate) as track:
+    captions, start = list[Cue](), 0
+    words: list[LineWords] = []
+    with open_track(outputs(options)[0], rate) as write:
         for number, silence in enumerate([lead, *gaps], start=1):
-            track.add(np.zeros(silence, np.float32))
-            spoken = folder.read(number)
-            track.captions += captions_of(track.samples, spoken, options.sentence_subtitles)
+            write(np.zeros(silence, np.float32))
+            spoken, start = folder.read(number), start + silence
+            captions += captions_of(start, spoken, options.sentence_subtitles)
             if options.words is not None:
-                track.words.append(words_of(speaks, spoken, track.samples))
-            track.add(spoken.waveform)
-        track.add(np.zeros(tail, np.float32))
-    return track
+                words.append(words_of(speaks, spoken, start))
+            write(spoken.waveform)
+            start += len(spoken.waveform)
+        write(np.zeros(tail, np.float32))
+    return captions, words
 
 
 def words_of(speaks: Speaks, spoken: Spoken, start: int) -> LineWords:
@@ -180,8 +181,8 @@ def words_of(speaks: Speaks, spoken: Spoken, start: int) -> LineWords:
 
 
 @contextlib.contextmanager
-def open_track(path: Path, rate: int) -> Iterator[Track]:
-    """Yield a track that becomes the file at the end; ValueError if it cannot be written."""
+def open_track(path: Path, rate: int) -> Iterator[Callable[[np.ndarray], None]]:
+    """Yield a writer of float ``[T]`` to a track, complete at the end; ValueError if it cannot be written."""
     import soundfile
 
     from ...morph.audio.writer import add_samples, open_file
@@ -190,7 +191,7 @@ def open_track(path: Path, rate: int) -> Iterator[Track]:
     try:
         unfinished.touch(exist_ok=False)  # soundfile would follow an existing link
         with open_file(unfinished, rate, path.suffix[1:]) as file:
-            yield Track(partial(add_samples, file))
+            yield partial(add_samples, file)
         unfinished.replace(path)
     except (OSError, soundfile.SoundFileError) as error:
         # libsndfile calls it a system error.
@@ -198,15 +199,3 @@ def open_track(path: Path, rate: int) -> Iterator[Track]:
         raise ValueError(f"{path} cannot be written ({reason}): choose another folder with --out") from error
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-@dataclass
-class Track:
-    write: Callable[[np.ndarray], None]  # float ``[T]``
-    samples: int = 0  # its length
-    captions: list[Cue] = field(default_factory=list)
-    words: list[LineWords] = field(default_factory=list)
-
-    def add(self, waveform: np.ndarray) -> None:
-        self.write(waveform)
-        self.samples += len(waveform)

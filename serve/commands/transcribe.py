@@ -2,7 +2,7 @@
 
 import argparse
 
-from ...morph.options import RECOGNISERS
+from ...morph.options import RECOGNISER, RECOGNISERS
 from ...morph.text.scripts.cues import FORMATS, UNITS
 from ..terminal import arguments
 from ..terminal.console import Console
@@ -16,7 +16,7 @@ WRITTEN = (*(f".{one}" for one in FORMATS), TEXT)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", type=arguments.existing_file)
     parser.add_argument("--language", default="auto")
-    parser.add_argument("--recogniser", default="base", choices=RECOGNISERS, metavar="SIZE")
+    parser.add_argument("--recogniser", default=RECOGNISER, choices=RECOGNISERS, metavar="SIZE")
     parser.add_argument("--unit", default="sentence", choices=UNITS)
     parser.add_argument("--out", type=arguments.ending_in(WRITTEN), metavar="FILE")
     arguments.add_switch(parser, "--overwrite")

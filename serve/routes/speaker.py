@@ -61,17 +61,14 @@ class Timestamps:
         check_word_times(model)
         assert model.alignment is not None
         self._model, self._text, self._speed = model, line.text, speed
-        self._known = str(line.text)
-        self._live = LiveWords(self._known, model.texts.spans, model.alignment.lead_s, line.find_readings)
+        self._live = LiveWords(str(line.text), model.texts.spans, model.alignment.lead_s, line.find_readings)
         self._sound = np.zeros(0, dtype=np.float32)  # the last SEARCHED_S
         self._samples = 0
         self._ended: list[WordTime] = []
 
     def add(self, chunk: Chunk | None) -> None:
         """Add the next chunk of a streamed line; None after the last one."""
-        if more := str(self._text)[len(self._known) :]:
-            self._known += more
-            self._live.extend(more)
+        self._live.text = str(self._text)
         rate = self._model.sample_rate
         if chunk is None:
             self._ended += self._live.end(self._samples / rate)

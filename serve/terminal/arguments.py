@@ -17,6 +17,7 @@ from ...morph.audio.formats import FILES
 from ...morph.options import (
     ARGUMENT,
     MOST_RETAKES,
+    RECOGNISER,
     RECOGNISERS,
     SEED,
     GenerateOptions,
@@ -288,6 +289,6 @@ def add_pronunciation(parser: argparse.ArgumentParser) -> None:
 
 def add_word_check(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("word check")
-    group.add_argument("--check-words", nargs="?", const=RECOGNISERS[1], choices=RECOGNISERS, metavar="SIZE")
+    group.add_argument("--check-words", nargs="?", const=RECOGNISER, choices=RECOGNISERS, metavar="SIZE")
     group.add_argument("--most-errors", type=number(0, 100), default=5)
     group.add_argument("--retakes", type=reader(Setting(0, "", 0, MOST_RETAKES)), default=3)

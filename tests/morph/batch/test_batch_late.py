@@ -16,8 +16,7 @@ from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.text_feed import PIECES_AHEAD
-from qwen3_tts_morph.morph.speech.text_reader import MOST_UNREAD, TextReader
+from qwen3_tts_morph.morph.speech.text_feed import MOST_UNREAD, PIECES_AHEAD, TextReader
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice

@@ -15,8 +15,7 @@ from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
 from qwen3_tts_morph.morph.speech import pieces, text_feed
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece, piece_limit
-from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed
-from qwen3_tts_morph.morph.speech.text_reader import TextReader
+from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed, TextReader
 from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.normalize import FIGURES as FIGURE
 from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, NormalizedText, Normalizer

@@ -57,7 +57,7 @@ def test_a_text_is_cut_into_tokens_once_not_with_each_chunk() -> None:
 
 def test_pieces_follow_one_another_and_what_is_not_spoken_has_no_length() -> None:
     live = LiveWords("One two [pause 1] Three", spans)
-    live.extend(" four five")
+    live.text += " four five"
     words = live.add(0, "One two", -FRAME, trace([0, 0, 0, 1, 1]))
     words += live.add(1, "Three", 20 * FRAME, trace([0] * 5))
     assert shown(words) == [("One", 0, 2), ("two", 2, 4)]
@@ -88,7 +88,7 @@ def test_the_word_behind_a_number_that_is_spoken_in_two_pieces_has_its_own_time(
 def test_text_that_comes_word_by_word() -> None:
     live, said, words = LiveWords("", spans), "", []
     for word in ["Some", " words", " come", " late"]:
-        live.extend(word)
+        live.text += word
         said += word
         words += live.add(0, said, 0.0, trace([len(spans(said)) - 1] * 3))
     assert shown([*words, *live.end(2.0)]) == [
