@@ -41,6 +41,14 @@ def write_json_part(kind: str, fields: dict[str, Any]) -> bytes:
     return write_part("application/json", json.dumps({"type": kind, **fields}).encode())
 
 
+def write_event(name: str, fields: dict[str, Any]) -> bytes:
+    return _event(name, json.dumps({"type": name, **fields}).encode())
+
+
+def _event(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+
+
 class SpeechAnswer(Response):
     """Speak one request; when its client leaves, the row is free within a frame.
 
@@ -50,11 +58,18 @@ class SpeechAnswer(Response):
     def __init__(self, speaker: Speaker, asked: SpeechRequest, metrics: Metrics, began: float):
         self._speaker, self._asked, self._metrics, self._began = speaker, asked, metrics, began
         self.background = None  # FastAPI looks at it
-        self._started = False
+        self._started = self._has_sound = False
         self._stopped = 0  # the status of a stopped answer
-        self._held = bytearray()  # audio until the next event is due
-        self._words: list[dict[str, Any]] = []  # its words
-        self._sent_at = 0.0  # the last audio
+        self._held, self._words = bytearray(), list[dict[str, Any]]()  # until the next event is due
+        self._head = {
+            **({"x-speech-ignored": ", ".join(asked.ignored)} if asked.ignored else {}),
+            "content-type": MEDIA_TYPES.get(asked.way, SERVED[asked.audio]),
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+            "x-speech-seed": str(asked.seed),
+            "x-speech-seq-groups": str(asked.generate.seq_groups),
+            "x-speech-sample-rate": str(speaker.model.sample_rate),
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         seconds, task = self._speaker.rules.limits.seconds, asyncio.current_task()
@@ -88,7 +103,10 @@ class SpeechAnswer(Response):
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> int:
         try:
-            await (self._send_complete(send) if self._asked.complete else self._send_stream(send))
+            with await self._speaker.speak(self._asked) as reading:
+                async for data in (self._complete if self._asked.complete else self._stream)(reading):
+                    await self._send(send, data)
+                await self._send(send, b"", more=False)
         except ApiError as error:
             return await self._fail(scope, receive, send, error)
         return 200
@@ -98,29 +116,21 @@ class SpeechAnswer(Response):
         if not self._started:
             await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
         elif self._asked.way == "sse":
-            await self._add_audio(send, b"", complete=True)
-            await self._send_event(send, "error", error.body)
-            await self._send_bytes(send, b"", more=False)
+            await self._send(send, self._take_held() + write_event("error", error.body), more=False)
         elif self._asked.way == "multipart":
-            await self._send_bytes(send, write_json_part("error", error.body) + END, more=False)
+            await self._send(send, write_json_part("error", error.body) + END, more=False)
         else:  # clients notice that the last chunk is missing
             log.warning("an answer was broken off: %s", error.message)
         return error.status
 
-    # A stream
-
-    async def _send_stream(self, send: Send) -> None:
-        asked = self._asked
-        with await self._speaker.speak(asked) as reading:
-            async for words, data in encoded(self._speaker, reading, asked, self._metrics):
-                await self._start(send)
-                self._words += words
-                await self._add_audio(send, data)
-            await self._add_audio(send, b"", complete=True)
-            if asked.way == "sse":
-                await self._send_event(send, "speech.audio.done", self._result(reading))
-            check_end(reading.report, asked)
-            await self._send_bytes(send, b"", more=False)
+    async def _send(self, send: Send, data: bytes, more: bool = True) -> None:
+        """Send data, after the headers with the first of it: errors before it have their own status."""
+        if not self._started:
+            self._started = True
+            raw = [(name.encode(), value.encode()) for name, value in self._head.items()]
+            await send({"type": "http.response.start", "status": 200, "headers": raw})
+        if data or not more:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _result(self, reading: SpeechReader) -> dict[str, Any]:
         asked, report = self._asked, reading.report
@@ -134,84 +144,62 @@ class SpeechAnswer(Response):
         words = {"timestamps": reading.take_timestamps()} if asked.timestamps and asked.complete else {}
         return {**words, "usage": usage_of(reading), "report": told}
 
-    async def _start(self, send: Send, **more: str) -> None:
-        """Send the headers with the first data: errors before it have their own status."""
-        if self._started:
-            return
-        asked, self._started = self._asked, True
-        headers = {
-            **({"x-speech-ignored": ", ".join(asked.ignored)} if asked.ignored else {}),
-            "content-type": MEDIA_TYPES.get(asked.way, SERVED[asked.audio]),
-            "cache-control": "no-store",
-            "x-accel-buffering": "no",
-            "x-speech-seed": str(asked.seed),
-            "x-speech-seq-groups": str(asked.generate.seq_groups),
-            "x-speech-sample-rate": str(self._speaker.model.sample_rate),
-            **more,
-        }
-        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": 200, "headers": raw})
-
-    async def _add_audio(self, send: Send, data: bytes, complete: bool = False) -> None:
-        """Send audio with the held audio and its words, or hold it until an event is due."""
-        self._held += data
-        now = time.perf_counter()
-        if not complete and now - self._sent_at < self._asked.interval_s:
-            return
-        words, self._words = self._words, []
-        if words:
-            await self._send_event(send, "speech.audio.timestamps", {"timestamps": words})
-        if not self._held:  # an encoder may hold it back
-            return
-        ready, self._held = bytes(self._held), bytearray()
-        is_first, self._sent_at = not self._sent_at, now
-        if self._asked.way == "sse":
-            # JSON's encoder would search a megabyte of base64 for characters to escape.
-            event = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(ready)
-            await self._send_data(send, "speech.audio.delta", event)
-        else:
-            await self._send_bytes(send, ready)
-        if is_first:
+    def _note_audio(self) -> None:
+        if not self._has_sound:
+            self._has_sound = True
             self._metrics.first_audio_s.observe(time.perf_counter() - self._began)
 
-    async def _send_event(self, send: Send, name: str, fields: dict[str, Any]) -> None:
-        await self._send_data(send, name, json.dumps({"type": name, **fields}).encode())
+    async def _stream(self, reading: SpeechReader) -> AsyncIterator[bytes]:
+        """Yield a stream's audio, or its events, which wait until they are due."""
+        asked, sent_at = self._asked, 0.0
+        async for words, data in encoded(self._speaker, reading, asked, self._metrics):
+            self._words += words
+            self._held += data
+            if (now := time.perf_counter()) - sent_at >= asked.interval_s:
+                sent_at = now
+                yield self._take_held()
+        yield self._take_held()
+        if asked.way == "sse":
+            yield write_event("speech.audio.done", self._result(reading))
+        check_end(reading.report, asked)
 
-    async def _send_data(self, send: Send, name: str, data: bytes) -> None:
-        await self._send_bytes(send, b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+    def _take_held(self) -> bytes:
+        """Return the audio and the words that were not sent yet."""
+        if self._held:  # an encoder may hold it back
+            self._note_audio()
+        ready = write_event("speech.audio.timestamps", {"timestamps": self._words}) if self._words else b""
+        if self._asked.way != "sse":
+            ready += self._held
+        elif self._held:
+            # JSON's encoder would search a megabyte of base64 for characters to escape.
+            audio = b'{"type": "speech.audio.delta", "audio": "%b"}' % base64.b64encode(self._held)
+            ready += _event("speech.audio.delta", audio)
+        self._held.clear()
+        self._words.clear()
+        return ready
 
-    @staticmethod
-    async def _send_bytes(send: Send, data: bytes, more: bool = True) -> None:
-        await send({"type": "http.response.body", "body": data, "more_body": more})
-
-    # Offline
-
-    async def _send_complete(self, send: Send) -> None:
+    async def _complete(self, reading: SpeechReader) -> AsyncIterator[bytes]:
+        """Yield a complete file, with the progress before it and the report after it if it comes in parts."""
         asked = self._asked
-        with await self._speaker.speak(asked) as reading:
-            while not await reading.wait_end(asked.interval_s or None):
-                frames, expected = reading.frames
-                if frames:  # errors of a queued line have their own status
-                    await self._start(send)
-                    progress = {"frames": frames, "expected": expected}
-                    await self._send_bytes(send, write_json_part("speech.audio.progress", progress))
-            content, samples = await self._speaker.encode(reading, asked.audio)
-            result = self._result(reading) if asked.way in MEDIA_TYPES else {}
-            ended, kind = reading.report.ended, SERVED[asked.audio]
-            note_end(self._metrics, reading.report, asked.seed)
-        self._metrics.first_audio_s.observe(time.perf_counter() - self._began)
+        while not await reading.wait_end(asked.interval_s or None):
+            frames, expected = reading.frames
+            if frames:  # errors of a queued line have their own status
+                yield write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
+        content, samples = await self._speaker.encode(reading, asked.audio)
+        result = self._result(reading) if asked.way in MEDIA_TYPES else {}
+        kind = SERVED[asked.audio]
+        note_end(self._metrics, reading.report, asked.seed)
+        self._note_audio()
         self._metrics.audio_s.inc(samples / self._speaker.model.sample_rate)
         if asked.way == "multipart":
-            await self._start(send)
-            await self._send_bytes(send, write_part(kind, content))
-            done = write_json_part("speech.audio.done", result)
-            await self._send_bytes(send, done + END, more=False)
+            yield write_part(kind, content)
+            yield write_json_part("speech.audio.done", result) + END
             return
         if asked.way == "json":  # the first two fields are those of Kokoro-FastAPI's captioned speech
             audio = base64.b64encode(content).decode()
             content = json.dumps({"audio": audio, "audio_format": kind, **result}).encode()
-        await self._start(send, **{"content-length": str(len(content)), "x-speech-ended": ended})
-        await self._send_bytes(send, content, more=False)
+        self._head.update({"content-length": str(len(content)), "x-speech-ended": reading.report.ended})
+        yield content
 
 
 async def encoded(

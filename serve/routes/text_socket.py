@@ -5,13 +5,14 @@ The client sends JSON: ``session.config`` (a request's fields without its text),
 audio of their words if requested, ``audio.done`` and ``session.done``, or ``error``.
 """
 
+import asyncio
 import json
 import logging
 import queue
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -77,9 +78,6 @@ class SpeechSocket:
     def __init__(self, socket: WebSocket, speaker: Speaker, access: Access, metrics: Metrics):
         self._socket, self._speaker, self._access, self._metrics = socket, speaker, access, metrics
         self._text = ArrivingText(speaker.rules.limits.characters)
-        self._began = False  # whether the first message has come
-        self._failure: ApiError | None = None
-        self._is_left = False  # by the client, before all was sent
 
     async def run(self) -> None:
         limits, status = self._speaker.rules.limits, 499
@@ -106,32 +104,26 @@ class SpeechSocket:
                     await self._socket.close(NORMAL)
 
     async def _converse(self) -> None:
-        asked = await self._read_config(await self._receive())
+        asked = await self._read_config(await self._receive(self._speaker.rules.limits.idle_seconds))
         if await self._take_text(await self._receive()):
             raise ApiError(400, "the text is empty: send input.text before input.done", "text")
-        reading = await self._speaker.speak(asked)
-        with reading:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._take_texts, tasks.cancel_scope)
-                try:
-                    await self._send_speech(reading, asked)
-                    self._is_left = False
-                except ApiError as error:
-                    self._failure = self._failure or error
-                except WebSocketDisconnect:
-                    self._is_left = True
-                tasks.cancel_scope.cancel()
-        if self._failure is not None:
-            raise self._failure
-        if self._is_left:
-            raise _Left
+        with await self._speaker.speak(asked) as reading:
+            taking = asyncio.ensure_future(self._take_texts())
+            sending = asyncio.ensure_future(self._send_speech(reading, asked))
+            try:
+                done, _ = await asyncio.wait((taking, sending), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                taking.cancel()
+                sending.cancel()
+        failed = {task: task.exception() for task in done}
+        if failed.get(sending, True) and (error := failed.get(taking) or failed[sending]):
+            raise error
 
     # In
 
-    async def _receive(self) -> dict[str, Any]:
-        """Return the next message; ApiError 400 if it is no JSON object, 408 if none comes."""
-        limits = self._speaker.rules.limits
-        idle = limits.pause_seconds if self._began else limits.idle_seconds
+    async def _receive(self, idle: float | None = None) -> dict[str, Any]:
+        """Return the next message; ApiError 400 if it is no JSON object, 408 if none comes for ``idle`` seconds."""
+        idle = self._speaker.rules.limits.pause_seconds if idle is None else idle
         try:
             with anyio.fail_after(idle):
                 message = await self._socket.receive()
@@ -139,7 +131,6 @@ class SpeechSocket:
             raise ApiError(
                 408, f"no message came for {idle:g} s: send input.done when the text is over"
             ) from None
-        self._began = True
         if message["type"] == "websocket.disconnect":
             raise _Left
         try:
@@ -185,19 +176,13 @@ class SpeechSocket:
         self._text.put(part)
         return False
 
-    async def _take_texts(self, scope: anyio.CancelScope) -> None:
-        ended = False
-        try:
-            while not ended:
-                ended = await self._take_text(await self._receive())
-            while (await self._socket.receive())["type"] != "websocket.disconnect":
-                pass
-            self._is_left = True
-        except ApiError as error:
-            self._failure = error
-        except _Left:
-            self._is_left = True
-        scope.cancel()
+    async def _take_texts(self) -> NoReturn:
+        """Admit all text, then wait for the client; raises ApiError, or _Left."""
+        while not await self._take_text(await self._receive()):
+            pass
+        while (await self._socket.receive())["type"] != "websocket.disconnect":
+            pass
+        raise _Left
 
     # Out
 
