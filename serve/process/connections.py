@@ -59,12 +59,17 @@ Uvicorns: Any = asyncio.Protocol  # mixed into a protocol of uvicorn, whose meth
 
 
 class Stalling(Uvicorns):
-    """Mixin for uvicorn's protocols: disconnects a client that stops reading."""
+    """Mixin for uvicorn's protocols: parses in steps, within limits, and disconnects a client that stops reading."""
 
     stalled_seconds: float
+    held_seconds: float = HELD_S
+    step_bytes = STEP_BYTES  # a parser checks a head's length after all of its input
     loop: asyncio.AbstractEventLoop
     transport: Any
+    idle_since = 0.0
     _stalled: asyncio.TimerHandle | None = None
+    _silent_bytes = 0  # since the last complete event
+    _is_held = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._go_on()
@@ -83,6 +88,40 @@ class Stalling(Uvicorns):
         if self._stalled is not None:
             self._stalled.cancel()
 
+    def data_received(self, data: bytes) -> None:
+        for start in range(0, len(data), self.step_bytes):
+            if self._is_over:
+                return
+            self._parse(data[start : start + self.step_bytes])
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_held or self.transport.is_closing()
+
+    def _parse(self, data: bytes) -> None:
+        self._silent_bytes += len(data)
+        super().data_received(data)
+
+    def _hold(self, end: Callable[[], None]) -> None:
+        """Stop reading, and end a moment later: this slows clients that reconnect in a loop."""
+        self._is_held = True
+        self.transport.pause_reading()
+        self.loop.call_later(self.held_seconds, end)
+
+
+def _after(name: str, change: Callable[[Any], None]) -> Callable[..., None]:
+    """Return a method that calls ``change``, and then uvicorn's method of this name."""
+
+    def handle(self: Any, *event: Any) -> None:
+        change(self)
+        getattr(super(Stalling, self), name)(*event)
+
+    return handle
+
+
+def _reset(self: Any) -> None:
+    self._silent_bytes = self._frames = 0
+
 
 class Impatient(Stalling):
     """Closes idle HTTP connections, and limits the number of all.
@@ -92,16 +131,11 @@ class Impatient(Stalling):
     """
 
     idle_seconds: float
-    held_seconds: float = HELD_S
     most: int  # connections, WebSockets too
     connections: set[Any]  # uvicorn's, of all protocols
     config: Any
     app: Any
-    flow: Any
     cycle: Any  # uvicorn's request and its answer; None before the first
-    idle_since = 0.0
-    _is_spare = False
-    _is_held = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -128,6 +162,10 @@ class Impatient(Stalling):
             self.transport.close()
 
     @property
+    def _is_over(self) -> bool:
+        return super()._is_over or self.transport.get_protocol() is not self
+
+    @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
@@ -149,7 +187,7 @@ class Impatient(Stalling):
         for one in closed:
             one.transport.abort()
         if not closed:
-            self._is_spare, self.app = True, self._answer_health
+            self.app = self._answer_health
             if len(others) >= self.most + SPARE:
                 self._refuse(full())
 
@@ -164,7 +202,7 @@ class Impatient(Stalling):
         await (self.config.loaded_app if scope["path"] == HEALTH else refused)(scope, receive, send)
 
     def handle_websocket_upgrade(self, *event: Any) -> None:
-        if self._is_spare:
+        if self.app == self._answer_health:
             self._refuse(full())
         else:
             super().handle_websocket_upgrade(*event)
@@ -174,56 +212,24 @@ class Impatient(Stalling):
         if not self._is_answering:
             message = f"this is not an HTTP request with a head of at most {HEAD_BYTES // 1024} KiB: send one"
             self.transport.write(raw_answer(ApiError(400, message, headers={"Connection": "close"})))
-        self._hold()
-
-    def _hold(self) -> None:
-        """Stop reading, and close a moment later: this slows clients that reconnect in a loop."""
-        self._is_held = True
-        self.flow.pause_reading()
-        end = self.transport.abort if self._is_answering else self.transport.close
-        self.loop.call_later(self.held_seconds, end)
-
-    def data_received(self, data: bytes) -> None:
-        """Parse in steps: a parser checks a head's length after all of its input."""
-        for start in range(0, len(data), STEP_BYTES):
-            if self._is_held or self.transport.is_closing() or self.transport.get_protocol() is not self:
-                return
-            self._parse(data[start : start + STEP_BYTES])
-
-    def _parse(self, data: bytes) -> None:
-        super().data_received(data)
+        self._hold(self.transport.abort if self._is_answering else self.transport.close)
 
 
 class BoundedHeads(Impatient):
     """The same for httptools, which has no limit of a head: counts the bytes since its last event."""
 
-    _silent_bytes = 0
-
     def _parse(self, data: bytes) -> None:
-        self._silent_bytes += len(data)
         super()._parse(data)
-        if self._silent_bytes > HEAD_BYTES and not (self._is_held or self.transport.is_closing()):
+        if self._silent_bytes > HEAD_BYTES and not self._is_over:
             self.send_400_response("")
 
-    def on_headers_complete(self) -> None:
-        self._silent_bytes = 0
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._silent_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._silent_bytes = 0
-        super().on_message_complete()
+    on_headers_complete, on_body, on_message_complete = (
+        _after(name, _reset) for name in ("on_headers_complete", "on_body", "on_message_complete")
+    )
 
 
-def _counted(name: str) -> Callable[..., None]:
-    def handle(self: BoundedMessages, *event: Any) -> None:
-        self._frames += 1
-        getattr(super(BoundedMessages, self), name)(*event)
-
-    return handle
+def _count(self: BoundedMessages) -> None:
+    self._frames += 1
 
 
 class BoundedMessages(Stalling):
@@ -232,12 +238,10 @@ class BoundedMessages(Stalling):
     A client beyond the limits is read no further, and disconnected a moment later.
     """
 
-    held_seconds: float = HELD_S
     most_bytes: float
+    step_bytes = FRAMES_BYTES
     scope: Scope
-    idle_since = 0.0
-    _silent_bytes = _frames = 0
-    _is_held = False
+    _frames = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.idle_since = self.loop.time()
@@ -248,30 +252,18 @@ class BoundedMessages(Stalling):
         """Whether its first message, with a key if needed, has not come."""
         return not is_admitted(getattr(self, "scope", {}))
 
-    def data_received(self, data: bytes) -> None:
-        """Parse frames in steps, within the limits."""
-        for start in range(0, len(data), FRAMES_BYTES):
-            part = data[start : start + FRAMES_BYTES]
-            self._silent_bytes += len(part)
-            unsent = self.transport.get_write_buffer_size()
-            if self._silent_bytes > self.most_bytes or self._frames > MOST_FRAMES or unsent > UNSENT_BYTES:
-                self._hold()
-            if self._is_held or self.transport.is_closing():
-                return
-            super().data_received(part)
-
-    def _hold(self) -> None:
-        if not self._is_held:
-            self._is_held = True
-            self.transport.pause_reading()
-            self.loop.call_later(self.held_seconds, self.transport.abort)
+    def _parse(self, data: bytes) -> None:
+        silent, unsent = self._silent_bytes + len(data), self.transport.get_write_buffer_size()
+        if silent > self.most_bytes or self._frames > MOST_FRAMES or unsent > UNSENT_BYTES:
+            self._hold(self.transport.abort)
+        else:
+            super()._parse(data)
 
     # uvicorn calls these.
-    handle_ping, handle_pong, handle_cont = map(_counted, ("handle_ping", "handle_pong", "handle_cont"))
-
-    def send_receive_event_to_app(self) -> None:
-        self._silent_bytes = self._frames = 0
-        super().send_receive_event_to_app()
+    handle_ping, handle_pong, handle_cont = (
+        _after(name, _count) for name in ("handle_ping", "handle_pong", "handle_cont")
+    )
+    send_receive_event_to_app = _after("send_receive_event_to_app", _reset)
 
 
 def http_protocol(limits: Limits, most: int) -> type[asyncio.Protocol]:

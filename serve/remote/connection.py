@@ -4,7 +4,7 @@ import asyncio
 import base64
 import io
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from ...morph.words.timing import WordTime
 from ...postprocess.ends import trim_ends
 from ...postprocess.rates import resample
 from .facts import SAMPLE_RATE, ServerFacts, read_facts
-from .failure import ENDS_ALL, LATER, Failure, Remedy, of_status
+from .failure import ENDS_ALL, LATER, NONE, Failure, Remedy, of_status
 from .payload import SpeechJob, uploaded_name
 from .reported import HIGHEST_RATE, LOWEST_RATE, NO_REPORT, Event, ReportedLine, header_number, parse, read
 from .servers import Server
@@ -39,6 +39,7 @@ MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
 TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames
 RATE_HEADER = "x-speech-sample-rate"
 UPDATE = "update the program there, or the pack here"
+ANY_ERROR = range(201, 600)
 FRAMES_OFF = 3  # between the tokens and the length of the sound
 
 UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -80,28 +81,20 @@ class Connection:
         status = await self._get("/v1/status", limit)
         voices, models = await self._get("/v1/audio/voices", limit), await self._get("/v1/models", limit)
         if voices is None and models is None:
-            raise Failure(self._server, "is no speech server: correct its address", ENDS_ALL)
-        schema = None if status else await self._get_schema(limit)
+            raise self._failure("is no speech server: correct its address", ENDS_ALL)
+        # Many frameworks write an OpenAPI document.
+        schema = None if status else await self._get("/openapi.json", limit, ANY_ERROR)
         try:
             return read_facts(self._server, status, voices, models, schema)
         except ValueError as error:
-            raise Failure(
-                self._server, f"sent a status that this version cannot read ({error}): {UPDATE}"
-            ) from error
+            raise self._failure(f"sent a status that this version cannot read ({error}): {UPDATE}") from error
 
-    async def _get(self, path: str, limit: aiohttp.ClientTimeout) -> dict[str, Any] | None:
-        async with self._request("GET", path, timeout=limit) as answer:
-            body = await _read_json(answer, MOST_FACTS)
-            if answer.status in (404, 405, 501):
-                return None
-            if answer.status != 200:
-                raise of_status(self._server, answer.status, body, answer.headers)
+    async def _get(
+        self, path: str, limit: aiohttp.ClientTimeout, missing: Collection[int] = (404, 405, 501)
+    ) -> dict[str, Any] | None:
+        async with self._request("GET", path, missing, timeout=limit) as answer:
+            body = await _read_json(answer, MOST_FACTS) if answer.status == 200 else None
             return body if isinstance(body, dict) else None
-
-    async def _get_schema(self, limit: aiohttp.ClientTimeout) -> Any:
-        """Return the server's OpenAPI document, which many frameworks write, or None."""
-        async with self._request("GET", "/openapi.json", timeout=limit) as answer:
-            return await _read_json(answer, MOST_FACTS) if answer.status == 200 else None
 
     async def upload(self, voice: Voice) -> None:
         """Send a voice; the caller has the consent of the person whose voice it is."""
@@ -111,33 +104,26 @@ class Connection:
             path = Path(folder, "voice.safetensors")
             save_voice(voice, path)
             content = path.read_bytes()
-        async with self._request(
-            "POST", "/v1/audio/voices", params=query, data=content, headers=kind
-        ) as answer:
-            if answer.status != 200:
-                raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
+        async with self._request("POST", "/v1/audio/voices", params=query, data=content, headers=kind):
+            pass
 
     async def speak(self, job: SpeechJob, listener: AnswerListener) -> Answer:
         """Make one attempt at a line; ``Failure`` for any error, also for incomplete audio."""
         async with self._request("POST", "/v1/audio/speech", json=job.request) as answer:
-            if answer.status != 200:
-                raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
             try:
                 if not job.streams:
                     return await self._read_file(answer, job, listener)
                 items = _parts(answer) if job.offline else _events(answer)
                 return await self._read_items(answer.headers.get(RATE_HEADER), items, job, listener)
             except ValueError as error:
-                raise Failure(self._server, f"sent what cannot be read ({error}): {UPDATE}") from error
+                raise self._failure(f"sent what cannot be read ({error}): {UPDATE}") from error
 
     async def _read_items(
         self, rate: str | None, items: Items, job: SpeechJob, listener: AnswerListener
     ) -> Answer:
         """Read an answer of our server: events, or parts."""
         if rate is not None and header_number(rate) != job.sample_rate:
-            raise Failure(
-                self._server, f"sends {rate[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}"
-            )
+            raise self._failure(f"sends {rate[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}")
         chunks: list[np.ndarray] = []
         words: tuple[WordTime, ...] = ()
         size = 0
@@ -157,7 +143,7 @@ class Connection:
                 return self._answer(concatenate(chunks), job.sample_rate, event.report, words)
             elif event.type not in AUDIO:
                 raise of_status(self._server, 500, item, {})
-        raise Failure(self._server, "broke off the line before its end", LATER)
+        raise self._failure("broke off the line before its end", LATER)
 
     async def _read_file(
         self, answer: aiohttp.ClientResponse, job: SpeechJob, listener: AnswerListener
@@ -166,12 +152,10 @@ class Connection:
         try:
             samples, rate = _samples(await _read_most(answer, MOST_BYTES))
         except soundfile.SoundFileError as error:
-            raise Failure(self._server, "sent a sound that cannot be read", LATER) from error
+            raise self._failure("sent a sound that cannot be read", LATER) from error
         seconds = len(samples) / rate
         if tokens and abs(tokens / FRAME_RATE - seconds) > FRAMES_OFF / FRAME_RATE:
-            raise Failure(
-                self._server, f"sent {seconds:.1f} s of a sound of {tokens / FRAME_RATE:.1f} s", LATER
-            )
+            raise self._failure(f"sent {seconds:.1f} s of a sound of {tokens / FRAME_RATE:.1f} s", LATER)
         waveform = resample(samples.mean(axis=1), rate, SAMPLE_RATE)
         if job.trim_ends:
             waveform = trim_ends(waveform, SAMPLE_RATE)[0]
@@ -180,26 +164,31 @@ class Connection:
 
     def _answer(self, waveform: np.ndarray, *more: Any) -> Answer:
         if not len(waveform):
-            raise Failure(self._server, "sent no sound: try another seed", Remedy(new_seed=True))
+            raise self._failure("sent no sound: try another seed", Remedy(new_seed=True))
         return Answer(waveform, *more)
 
+    def _failure(self, what: str, remedy: Remedy = NONE) -> Failure:
+        return Failure(self._server, what, remedy)
+
     @asynccontextmanager
-    async def _request(self, method: str, path: str, **more: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _request(
+        self, method: str, path: str, passed: Collection[int] = (), **more: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield an answer with status 200, or one of ``passed``; ``Failure`` for any other."""
         try:
-            async with self._session.request(
-                method, self._server.url + path, allow_redirects=False, **more
-            ) as answer:
+            url = self._server.url + path
+            async with self._session.request(method, url, allow_redirects=False, **more) as answer:
+                if answer.status != 200 and answer.status not in passed:
+                    raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
                 yield answer
         except UNREACHED as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             what = f"cannot be reached ({reason}): start it, or correct its address"
             refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
-            remedy = Remedy(again=True, ends_all=True, listens=not refused)
-            raise Failure(self._server, what, remedy) from error
+            raise self._failure(what, Remedy(again=True, ends_all=True, listens=not refused)) from error
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-            raise Failure(
-                self._server, f"broke the connection ({type(error).__name__}): try again", LATER
-            ) from error
+            what = f"broke the connection ({type(error).__name__}): try again"
+            raise self._failure(what, LATER) from error
 
 
 @asynccontextmanager
@@ -237,36 +226,26 @@ async def _parts(answer: aiohttp.ClientResponse) -> Items:
 
 
 async def _events(answer: aiohttp.ClientResponse) -> Items:
-    """Yield the JSON of server-sent events; ValueError for invalid ones."""
-    data: list[bytes] = []
-    size = 0
-    async for line in _lines(answer):
-        if line.startswith(b"data:"):
-            data.append(line[5:])
-            size += len(data[-1])
-            _check_event(size)
-        elif not line.strip() and data:
-            yield parse(b"".join(data))
-            data, size = [], 0
+    """Yield the JSON of server-sent events; ValueError for invalid ones.
 
-
-async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield the lines of an answer. Search every byte only once: audio events have a megabyte."""
-    parts: list[bytes] = []
+    Every byte is searched only once: audio events have a megabyte.
+    """
+    data: list[bytes] = []  # of this event
+    begun: list[bytes] = []  # parts of a line
     size = 0
     async for part in answer.content.iter_any():
-        start = 0
-        while (end := part.find(b"\n", start)) >= 0:
-            yield b"".join((*parts, part[start:end]))
-            parts, size, start = [], 0, end + 1
-        parts.append(part[start:])
-        size += len(parts[-1])
-        _check_event(size)
-
-
-def _check_event(size: int) -> None:
-    if size > MOST_EVENT:
-        raise ValueError("an event does not end")
+        *ends, rest = part.split(b"\n")
+        size += len(part)
+        for end in ends:
+            line, begun = b"".join((*begun, end)), []
+            if line.startswith(b"data:"):
+                data.append(line[5:])
+            elif not line.strip() and data:
+                yield parse(b"".join(data))
+                data, size = [], len(rest)
+        begun.append(rest)
+        if size > MOST_EVENT:
+            raise ValueError("an event does not end")
 
 
 def _samples(content: bytes) -> tuple[np.ndarray, int]:
