@@ -156,7 +156,7 @@ class SpeechAnswer(Response):
             self._words += words
             self._held += data
             if (now := time.perf_counter()) - sent_at >= asked.interval_s:
-                sent_at = now
+                sent_at = now if self._held else sent_at  # an encoder may hold the audio back
                 yield self._take_held()
         yield self._take_held()
         if asked.way == "sse":
@@ -165,7 +165,7 @@ class SpeechAnswer(Response):
 
     def _take_held(self) -> bytes:
         """Return the audio and the words that were not sent yet."""
-        if self._held:  # an encoder may hold it back
+        if self._held:
             self._note_audio()
         ready = write_event("speech.audio.timestamps", {"timestamps": self._words}) if self._words else b""
         if self._asked.way != "sse":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -102,17 +102,24 @@ def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[
     found = []
     for word, strength in given:
         check_strength(strength)
-        if not os.path.isdir(word):
-            listed = list_adapters(folders.adapters)
-            named = [path for label, path in listed.items() if word in (label, path.name)]
-            if not named:
-                raise ValueError(
-                    f"adapter {word} is neither a folder nor in {folders.models} (found: {', '.join(listed) or 'none'})"
-                    ": give its folder, or where ComfyUI is with --comfyui"
-                )
-            word = str(named[0])
-        found.append((Path(word), strength))
+        is_there = os.path.isdir(word)
+        path = (
+            Path(word)
+            if is_there
+            else choose_listed("adapter", word, list_adapters(folders.adapters), folders)
+        )
+        found.append((path, strength))
     return found
+
+
+def choose_listed(kind: str, word: str, listed: Mapping[str, Path], folders: Folders) -> Path:
+    """Return the folder with this label or name; ValueError if there is none."""
+    if named := [path for label, path in listed.items() if word in (label, path.name)]:
+        return named[0]
+    raise ValueError(
+        f"{kind} {word} is neither a folder nor in {folders.models} (found: {', '.join(listed) or 'none'}): "
+        "give its folder, or where ComfyUI is with --comfyui"
+    )
 
 
 def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, float]]:
@@ -150,14 +157,8 @@ def find_checkpoint(options: argparse.Namespace, console: Console) -> Path:
     if os.path.isdir(name):
         return Path(name)
     folders = folders_of(options)
-    found = list_checkpoints(folders.checkpoints)
-    if by_name := [one for one in found.values() if one.name == name]:
-        return by_name[0]
-    if name not in found and name not in PUBLISHED:
-        raise ValueError(
-            f"checkpoint {name} is neither a folder nor in {folders.models} (found: {', '.join(found) or 'none'}): "
-            "give its folder, or where ComfyUI is with --comfyui"
-        )
+    if name not in PUBLISHED:
+        return choose_listed("checkpoint", name, list_checkpoints(folders.checkpoints), folders)
     if (local := resolve_checkpoint(name, folders.checkpoints)) is not None:
         return local
     console.note(f"downloading {name} to {folders.downloads}")
