@@ -64,8 +64,7 @@ class ArrivingText:
         self._parts.put(None)
 
     def __iter__(self) -> Iterator[str]:
-        while (part := self._parts.get()) is not None:
-            yield part
+        return iter(self._parts.get, None)
 
 
 class _Left(Exception):
@@ -111,13 +110,14 @@ class SpeechSocket:
             taking = asyncio.ensure_future(self._take_texts())
             sending = asyncio.ensure_future(self._send_speech(reading, asked))
             try:
-                done, _ = await asyncio.wait((taking, sending), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((taking, sending), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 taking.cancel()
                 sending.cancel()
-        failed = {task: task.exception() for task in done}
-        if failed.get(sending, True) and (error := failed.get(taking) or failed[sending]):
-            raise error
+                ends = await asyncio.gather(taking, sending, return_exceptions=True)
+        failed = [end for end in ends if isinstance(end, Exception)]
+        if failed and ends[1] is not None:
+            raise failed[0]
 
     # In
 
