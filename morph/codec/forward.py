@@ -11,25 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch.nn import functional
 
-from ..model.layers import Angles, norm, rotate, swiglu
+from ..model.layers import Angles, Attend, Layer, RowOps, chain_layers, rotate
 from ..model.network.modules import repeat_heads
+from ..model.weights.linear import linear
 from .weights import (
     BlockWeights,
     CodecWeights,
-    LayerWeights,
     Pair,
     SnakeWeights,
     TransformerWeights,
     Upsample,
 )
-
-Norm: TypeAlias = tuple[torch.Tensor, float]  # weight and epsilon
-Attend: TypeAlias = Callable[[int, LayerWeights, torch.Tensor], torch.Tensor]
 
 # New frames of all lines of a slab. The blocks after the first one run slab by slab: their activations take 1.4 MB per
 # frame in bf16. 64 lines took 14.9 ms in slabs of 48 frames, 14.1 in slabs of 192 and 14.0 in one, on an H100.
@@ -45,22 +41,11 @@ class Rings:
     slots: torch.Tensor  # ``[B, N]``
 
 
-class TorchOps:
+class TorchOps(RowOps):
     """The operations that kernels may replace, in torch; ``keep`` ``[frames]`` is false in gaps."""
 
     def compile_ahead(self, *rows: Callable[[TorchOps], None]) -> None:
         """Prepare for rows of new lengths, the first before others; each decodes one with operations passed to it."""
-
-    def add_norm(
-        self, states: torch.Tensor, added: torch.Tensor, scale: torch.Tensor, norm_after: Norm
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ``states + scale * added`` of ``[..., H]``, and its RMSNorm."""
-        states = torch.addcmul(states, added, scale)
-        return states, norm(states, *norm_after)
-
-    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
-        return swiglu(gate_up)
 
     def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
         """Apply RoPE in float32 to the queries and keys in ``qkv`` ``[B, N, heads + 2 kv_heads, D]``.
@@ -241,28 +226,22 @@ def run_transformer(
 def run_layers(
     transformer: TransformerWeights, x: torch.Tensor, attend: Attend, ops: TorchOps
 ) -> torch.Tensor:
-    """Run the transformer over ``[..., latent]``; ``attend`` gets a layer's index, the layer and its normed inputs."""
-    states, eps, layers = functional.linear(x, *transformer.project), transformer.eps, transformer.layers
-    norms = [layer.input_norm for layer in layers[1:]] + [transformer.norm]
-    normed = norm(states, layers[0].input_norm, eps)
-    for index, (layer, after) in enumerate(zip(layers, norms, strict=True)):
-        added = functional.linear(attend(index, layer, normed), layer.out)
-        states, normed = ops.add_norm(states, added, layer.out_scale, (layer.post_norm, eps))
-        added = functional.linear(ops.gate(functional.linear(normed, layer.gate_up)), layer.down)
-        states, normed = ops.add_norm(states, added, layer.down_scale, (after, eps))
-    return functional.linear(normed, *transformer.restore)
+    """Run the transformer over ``[..., latent]``."""
+    states, last = functional.linear(x, *transformer.project), (transformer.norm, transformer.eps)
+    states = chain_layers(transformer.layers, last, states, attend, ops)
+    return functional.linear(states, *transformer.restore)
 
 
 def attend_blocks(
     transformer: TransformerWeights,
-    layer: LayerWeights,
+    layer: Layer,
     inputs: torch.Tensor,
     angles: Angles,
     bias: torch.Tensor,
 ) -> torch.Tensor:
     """Attend over ``[T, H]``: each block's queries to its own keys and those of the previous block."""
     heads, kv_heads, block = transformer.heads, transformer.kv_heads, bias.shape[2]
-    qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
+    qkv = linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
     rotated = rotate(qkv[:, : heads + kv_heads].float(), angles).to(inputs.dtype)
     queries = rotated[:, :heads].unflatten(0, (-1, block)).transpose(1, 2)
     keys, values = (

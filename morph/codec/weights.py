@@ -10,15 +10,14 @@ SnakeBeta adds the biases of the convolutions before it in registers; along a ch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 import torch
 
-from ..model.layers import Angles
-from ..model.weights.joined_weights import join
+from ..model.layers import Angles, Layer
 from .layers import CODEBOOK_EPSILON
 from .packing import LONGEST_CHUNK
 
@@ -42,25 +41,11 @@ class SnakeWeights:
 
 
 @dataclass(frozen=True)
-class LayerWeights:
-    """A layer of the transformer: fused projections, norms, and the scales of its residuals."""
-
-    input_norm: torch.Tensor
-    qkv: torch.Tensor
-    out: torch.Tensor
-    out_scale: torch.Tensor
-    post_norm: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
-    down_scale: torch.Tensor
-
-
-@dataclass(frozen=True)
 class TransformerWeights:
     """The codec's transformer."""
 
     project: Pair  # into its width
-    layers: tuple[LayerWeights, ...]
+    layers: tuple[Layer, ...]
     norm: torch.Tensor
     restore: Pair  # out of its width
     angles: Angles
@@ -203,7 +188,7 @@ def _transformer(module: Any) -> TransformerWeights:
     config = module.config
     return TransformerWeights(
         project=_pair(module.input_proj),
-        layers=tuple(map(_attention, module.layers)),
+        layers=tuple(map(_layer, module.layers)),
         norm=module.norm.weight.detach(),
         restore=_pair(module.output_proj),
         angles=Angles.table(config, LONGEST_CHUNK, module.input_proj.weight.device),
@@ -214,18 +199,9 @@ def _transformer(module: Any) -> TransformerWeights:
     )
 
 
-def _attention(layer: Any) -> LayerWeights:
-    attention, mlp = layer.self_attn, layer.mlp
-    return LayerWeights(
-        input_norm=layer.input_layernorm.weight.detach(),
-        qkv=join([attention.q_proj, attention.k_proj, attention.v_proj]),
-        out=attention.o_proj.weight.detach(),
-        out_scale=layer.self_attn_layer_scale.scale.detach(),
-        post_norm=layer.post_attention_layernorm.weight.detach(),
-        gate_up=join([mlp.gate_proj, mlp.up_proj]),
-        down=mlp.down_proj.weight.detach(),
-        down_scale=layer.mlp_layer_scale.scale.detach(),
-    )
+def _layer(layer: Any) -> Layer:
+    scales = layer.self_attn_layer_scale.scale, layer.mlp_layer_scale.scale
+    return replace(Layer.of(layer), out_scale=scales[0].detach(), down_scale=scales[1].detach())
 
 
 def _upsample(expand: Any, block: Any) -> Upsample:

@@ -62,7 +62,8 @@ class Weights:
         tensors = [self.first_table, self.first_head, self.tables, self.heads, *(self.projection or ())]
         for decoder in (self.talker, self.predictor):
             tensors += [decoder.qk_norms, decoder.norm]
-            tensors += [value for layer in decoder.layers for value in vars(layer).values()]
+            parts = [value for layer in decoder.layers for value in vars(layer).values()]
+            tensors += [part for part in parts if part is not None]
         tensors += [part for parts in self.tails.values() for part in parts.values()]
         head = () if self.alignment is None else (self.alignment.layer, self.alignment.head)
         return (*head, *(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight)))

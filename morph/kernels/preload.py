@@ -24,8 +24,8 @@ def preload(name: str) -> None:
                 # The first launch makes Triton hash its own files, for the keys of its cache.
                 from . import frame  # noqa: F401
                 from .codec import ops  # noqa: F401
-                from .rows import gate
+                from .rows import RowKernels
 
-                gate(ones)
+                RowKernels().gate(ones)
     except Exception:  # of many types; later use of the device reports it
         log.debug("%s could not be preloaded", name, exc_info=True)

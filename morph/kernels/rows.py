@@ -7,6 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ..model.layers import RowOps
 from .pdl import launch_dependents, wait_for_inputs
 from .precompile import Launch, run
 
@@ -46,25 +47,6 @@ def add_and_norm(
     tl.store(normed + row + columns, scaled.to(normed.dtype.element_ty), mask=mask)
 
 
-def add_norm(
-    states: torch.Tensor,
-    added: torch.Tensor,
-    gain: torch.Tensor,
-    eps: float,
-    scale: torch.Tensor | None = None,
-    launch: Launch = run,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``states + scale * added`` ``[..., H]`` and its RMSNorm with weight ``gain`` ``[H]``."""
-    states, added = states.contiguous(), added.contiguous()
-    sums, normed = torch.empty_like(states), torch.empty_like(states)
-    width = states.shape[-1]
-    launch(
-        add_and_norm, (states.shape[:-1].numel(),), states, added, scale, gain, sums, normed, eps,
-        WIDTH=width, BLOCK=triton.next_power_of_2(width),
-    )  # fmt: skip
-    return sums, normed
-
-
 @triton.jit
 def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr = False):
     """``silu(gate) * up``: ``[R, 2 WIDTH]`` to ``[R, WIDTH]``, float32 inside; program ``(row, block of WIDTH)``."""
@@ -79,13 +61,33 @@ def swiglu(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.const
     tl.store(out + row * WIDTH + columns, value.to(out.dtype.element_ty), mask=mask)
 
 
-def gate(gate_up: torch.Tensor, launch: Launch = run) -> torch.Tensor:
-    """Apply SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
-    gate_up = gate_up.contiguous()
-    width = gate_up.shape[-1] // 2
-    out = gate_up.new_empty(*gate_up.shape[:-1], width)
-    block = min(COLUMNS, triton.next_power_of_2(width))
-    launch(
-        swiglu, (gate_up.shape[:-1].numel(), triton.cdiv(width, block)), gate_up, out, WIDTH=width, BLOCK=block
-    )  # fmt: skip
-    return out
+class RowKernels(RowOps):
+    """``RowOps`` in these kernels."""
+
+    launch: Launch = staticmethod(run)
+
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        gate_up = gate_up.contiguous()
+        width = gate_up.shape[-1] // 2
+        out = gate_up.new_empty(*gate_up.shape[:-1], width)
+        block = min(COLUMNS, triton.next_power_of_2(width))
+        grid = gate_up.shape[:-1].numel(), triton.cdiv(width, block)
+        self.launch(swiglu, grid, gate_up, out, WIDTH=width, BLOCK=block)
+        return out
+
+    def add_norm(
+        self,
+        states: torch.Tensor,
+        added: torch.Tensor,
+        gain: torch.Tensor,
+        eps: float,
+        scale: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        states, added = states.contiguous(), added.contiguous()
+        sums, normed = torch.empty_like(states), torch.empty_like(states)
+        width = states.shape[-1]
+        self.launch(
+            add_and_norm, (states.shape[:-1].numel(),), states, added, scale, gain, sums, normed, eps,
+            WIDTH=width, BLOCK=triton.next_power_of_2(width),
+        )  # fmt: skip
+        return sums, normed

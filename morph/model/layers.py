@@ -7,6 +7,7 @@ static buffers can be captured in a CUDA graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,6 +22,8 @@ from .weights.joined_weights import join, view_weight
 from .weights.linear import Weight, linear
 
 View: TypeAlias = "FillView | SpanView | StepView"
+# Attends from a layer's index, the layer and its normed inputs.
+Attend: TypeAlias = "Callable[[int, Layer, torch.Tensor], torch.Tensor]"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,20 @@ class Layer:
     post_norm: torch.Tensor
     gate_up: Weight
     down: Weight
+    out_scale: torch.Tensor | None = None  # [H], of what is added to the residual stream, as ``down_scale``
+    down_scale: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, layer: Any) -> Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        return cls(
+            input_norm=layer.input_layernorm.weight.detach(),
+            qkv=view_weight([attention.q_proj, attention.k_proj, attention.v_proj]),
+            out=view_weight([attention.o_proj]),
+            post_norm=layer.post_attention_layernorm.weight.detach(),
+            gate_up=view_weight([mlp.gate_proj, mlp.up_proj]),
+            down=view_weight([mlp.down_proj]),
+        )
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,7 @@ class LayerStack:
         norms = join([norm for one in attentions for norm in (one.q_norm, one.k_norm)])
         head_dim = attentions[0].head_dim
         return cls(
-            layers=tuple(_view_layer(layer) for layer in module.layers),
+            layers=tuple(map(Layer.of, module.layers)),
             qk_norms=norms.view(len(attentions), 2, head_dim),
             norm=module.norm.weight.detach(),
             heads=config.num_attention_heads,
@@ -69,18 +86,6 @@ class LayerStack:
         queries = self.qk_norms[:, :1].expand(-1, self.heads, -1)
         keys = self.qk_norms[:, 1:].expand(-1, self.kv_heads, -1)
         return torch.cat((queries, keys), dim=1).float()
-
-
-def _view_layer(layer: Any) -> Layer:
-    attention, mlp = layer.self_attn, layer.mlp
-    return Layer(
-        input_norm=layer.input_layernorm.weight.detach(),
-        qkv=view_weight([attention.q_proj, attention.k_proj, attention.v_proj]),
-        out=view_weight([attention.o_proj]),
-        post_norm=layer.post_attention_layernorm.weight.detach(),
-        gate_up=view_weight([mlp.gate_proj, mlp.up_proj]),
-        down=view_weight([mlp.down_proj]),
-    )
 
 
 @dataclass(frozen=True)
@@ -152,8 +157,28 @@ class LayerPass:
         return self.probe if self.probe is not None and self.probe.head.layer == index else None
 
 
-class LayerOps:
-    """The operations between a layer's GEMMs, in torch; ``kernels/prefill.py`` has them in Triton for prompts."""
+class RowOps:
+    """The operations on rows between a layer's GEMMs, in torch; ``kernels/rows.py`` has them in Triton."""
+
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
+        return swiglu(gate_up)
+
+    def add_norm(
+        self,
+        states: torch.Tensor,
+        added: torch.Tensor,
+        gain: torch.Tensor,
+        eps: float,
+        scale: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ``states + scale * added`` of ``[..., H]``, and its RMSNorm with weight ``gain`` ``[H]``."""
+        states = states + added if scale is None else torch.addcmul(states, added, scale)
+        return states, norm(states, gain, eps)
+
+
+class LayerOps(RowOps):
+    """All operations between a layer's GEMMs, in torch; ``kernels/prefill.py`` has them in Triton for prompts."""
 
     def attend(
         self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
@@ -169,16 +194,6 @@ class LayerOps:
             probe.measure(queries, keys)
         return attend(queries, keys, values, layer_pass.view.mask).transpose(1, 2).flatten(2)
 
-    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        return swiglu(gate_up)
-
-    def add_norm(
-        self, states: torch.Tensor, added: torch.Tensor, gain: torch.Tensor, eps: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the sum of ``[B, T, H]``, and its RMSNorm with weight ``gain`` ``[H]``."""
-        states = states + added
-        return states, functional.rms_norm(states, states.shape[-1:], gain, eps)
-
 
 TORCH_OPS = LayerOps()
 
@@ -187,12 +202,27 @@ def run_layers(
     decoder: LayerStack, states: torch.Tensor, layer_pass: LayerPass, ops: LayerOps = TORCH_OPS
 ) -> torch.Tensor:
     """Run all layers and the last norm over ``states`` ``[B, T, H]``."""
-    norms = [layer.input_norm for layer in decoder.layers[1:]] + [decoder.norm]
-    normed = norm(states, decoder.layers[0].input_norm, decoder.eps)
-    for index, (layer, after) in enumerate(zip(decoder.layers, norms, strict=True)):
+
+    def attend(index: int, layer: Layer, normed: torch.Tensor) -> torch.Tensor:
         qkv = linear(normed, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
-        attended = linear(ops.attend(decoder, index, qkv, layer_pass), layer.out)
-        states, normed = ops.add_norm(states, attended, layer.post_norm, decoder.eps)
+        return ops.attend(decoder, index, qkv, layer_pass)
+
+    return chain_layers(decoder.layers, (decoder.norm, decoder.eps), states, attend, ops)
+
+
+def chain_layers(
+    layers: Sequence[Layer],
+    last: tuple[torch.Tensor, float],
+    states: torch.Tensor,
+    attend: Attend,
+    ops: RowOps,
+) -> torch.Tensor:
+    """Run layers over ``[..., H]``, and the ``last`` norm (weight and epsilon), whose epsilon is that of all norms."""
+    norms, eps = [layer.input_norm for layer in layers[1:]] + [last[0]], last[1]
+    normed = norm(states, layers[0].input_norm, eps)
+    for index, (layer, after) in enumerate(zip(layers, norms, strict=True)):
+        attended = linear(attend(index, layer, normed), layer.out)
+        states, normed = ops.add_norm(states, attended, layer.post_norm, eps, layer.out_scale)
         gated = ops.gate(linear(normed, layer.gate_up))
-        states, normed = ops.add_norm(states, linear(gated, layer.down), after, decoder.eps)
+        states, normed = ops.add_norm(states, linear(gated, layer.down), after, eps, layer.down_scale)
     return normed

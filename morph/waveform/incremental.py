@@ -22,9 +22,10 @@ from torch.nn import functional
 
 from ..codec.forward import Rings, TorchOps, convolve_newest, dequantise, run_layers
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
-from ..codec.weights import CodecWeights, LayerWeights, TransformerWeights
-from ..model.layers import Angles
+from ..codec.weights import CodecWeights, TransformerWeights
+from ..model.layers import Angles, Layer
 from ..model.sdpa import without_cudnn
+from ..model.weights.linear import linear
 from ..runtime.capture import CapturedGraphs
 from ..runtime.sizes import next_power_of_2
 from ..runtime.warm_ups import TOGETHER
@@ -143,9 +144,9 @@ def _transform(
     bias = torch.zeros(seen.shape, dtype=x.dtype, device=x.device).masked_fill_(~seen, -math.inf)[:, None]
     at = queries % slots
 
-    def attend(index: int, layer: LayerWeights, inputs: torch.Tensor) -> torch.Tensor:
+    def attend(index: int, layer: Layer, inputs: torch.Tensor) -> torch.Tensor:
         heads, kv_heads = transformer.heads, transformer.kv_heads
-        qkv = functional.linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
+        qkv = linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
         rings = Rings(states.keys[:, index], states.values[:, index], at)
         query = ops.rotate_into(qkv, angles, rings).transpose(1, 2)
         keys, values = (

@@ -8,14 +8,14 @@ from functools import partial
 
 import torch
 
-from ...codec.forward import Norm, Rings, TorchOps, causal_conv
+from ...codec.forward import Rings, TorchOps, causal_conv
 from ...codec.weights import BlockWeights, Pair, SnakeWeights, Unit
 from ...model.layers import Angles
 from ..plan import is_hopper
 from ..precompile import Launch, compile_in_parallel, compile_only, run
-from ..rows import add_norm, gate
+from ..rotate import Target, rotate
+from ..rows import RowKernels
 from .conv import MOST_TAPS, ConvTile, convolve, last_conv, residual_unit, split_channels, sum_taps
-from .ring import rotate_into
 from .snake import activate
 
 # By channels; the fastest of lab/benchmarks/codec_tiles.py on an H200. A unit's program holds all channels of a tile.
@@ -38,7 +38,7 @@ FEWEST_TILES = 32
 SHARED_BYTES = 99 * 1024  # that a program has on every GPU from capability 8.0 on
 
 
-class TritonOps(TorchOps):
+class TritonOps(RowKernels, TorchOps):
     """The codec's operations in Triton: element-wise work fused, and in 16 bits residual units as well."""
 
     # ``units`` turns on unit kernels for the channels in ``tiles`` (of wide units, the convolution). ``long_tiles``
@@ -64,16 +64,9 @@ class TritonOps(TorchOps):
         ops = TritonOps(self.units, self.tiles, self.long_tiles, compile_only)
         compile_in_parallel(*(partial(row, ops) for row in rows))
 
-    def add_norm(
-        self, states: torch.Tensor, added: torch.Tensor, scale: torch.Tensor, norm_after: Norm
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return add_norm(states, added, *norm_after, scale, self.launch)
-
-    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        return gate(gate_up, self.launch)
-
     def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
-        return rotate_into(qkv, angles, rings, self.launch)
+        target = Target(rings.keys, rings.values, slots=rings.slots.contiguous())
+        return rotate(self.launch, qkv, angles, target)
 
     def activate(
         self, x: torch.Tensor, snake: SnakeWeights, keep: torch.Tensor, out: torch.Tensor | None = None

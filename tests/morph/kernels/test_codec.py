@@ -225,7 +225,7 @@ def test_between_the_transformers_products(dtype, generator):
     states, added, gate_up = (noise(generator, dtype, 2, 5, width) for width in (20, 20, 48))
     scale, gain = noise(generator, dtype, 2, 20)
     values = [
-        [*ops.add_norm(states, added, scale, (gain, 1e-5)), ops.gate(gate_up)]
+        [*ops.add_norm(states, added, gain, 1e-5, scale), ops.gate(gate_up)]
         for ops in (TorchOps(), TritonOps())
     ]
     assert all(map(close, values[1], values[0]))

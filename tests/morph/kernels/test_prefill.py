@@ -14,7 +14,6 @@ from qwen3_tts_morph.morph.kernels.frame import run_prompt
 from qwen3_tts_morph.morph.kernels.frame import start_lines as fused_start
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.prefill import PromptOps
-from qwen3_tts_morph.morph.kernels.rows import add_norm
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack, norm
 from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache
 from qwen3_tts_morph.morph.options import Sampling
@@ -84,7 +83,7 @@ def test_sums_and_their_norms_equal_those_of_torch(device, dtype, shape):
         strict=True,
     ):
         assert close(one, other)
-    sums, normed = add_norm(states, added, gain, 1e-6, scale)
+    sums, normed = PromptOps().add_norm(states, added, gain, 1e-6, scale)
     scaled = torch.addcmul(states, added, scale)
     assert close(sums, scaled) and close(normed, norm(scaled, gain, 1e-6))
     assert states.equal(before)
