@@ -35,8 +35,6 @@ class Plan:
     gemv_register_bytes: int = 8192  # weights that a warp holds in registers: 64 registers per thread
     gemv_warps: int = 8  # per program
     gemv_reduce_warps: int = 8  # per program that also sums the o-projection's split-K partials
-    gemv_evict: str = "evict_first"  # L2 eviction policy of the weights: "evict_first", "evict_last" or ""
-    gemv_max_registers: int | None = None  # per thread; None leaves it to the compiler
 
     # GEMM: linear layers of more rows, on the tensor cores. M are rows, N outputs, K input columns.
     gemm_block_m: int = 64  # at most this many rows per program
@@ -46,7 +44,6 @@ class Plan:
     gemm_warps: int = 4  # per program of more than 32 rows
     gemm_stages: int = 8  # at most this many steps' loads are in flight
     gemm_shared_bytes: int = 98304  # of those stages: two programs fit on an H100's SM, one on an A100's
-    gemm_prefetch: bool = True  # with pdl: prefetch the weights into the L2 cache before the wait
     gemm_held: bool = False  # hold weights in shared memory: needs capability 9.0 and Gluon
     max_folds: int = 4  # 0: no ``gemm_folded``; it uses the fewest that make FEWEST_PROGRAMS programs
     # Programs that hold their weights concurrently, one per multiprocessor: more would run one after another.
@@ -69,12 +66,11 @@ class Plan:
     o_proj_warps: int = 4  # per program of that projection
 
     # Attention of several lines.
-    batch_attention: bool = True  # use ``attend_batch`` if the context is not split, else ``attend_split``
     batch_warps: int = 2  # per program of ``attend_batch``; more for few lines, fewer for a short window
     batch_positions: int = 16  # cached positions that one of its warps loads at once
     split_block: int = 32  # positions that a program of ``attend_split`` loads at once
     max_splits: int = 16  # programs that share one key head's context, at most
-    unsplit_window: int = 512  # windows up to this long are never split (with batch_attention)
+    unsplit_window: int = 512  # windows up to this long are never split
 
     # Sampling.
     sampling_values: int = 8  # logits per thread
@@ -134,20 +130,11 @@ def has_gluon() -> bool:
 
 
 def launch(
-    kernel: Any,
-    grid: tuple[int, ...],
-    plan: Plan,
-    warps: int,
-    registers: int | None = None,
-    dependent: bool = True,
-    **arguments: Any,
+    kernel: Any, grid: tuple[int, ...], plan: Plan, warps: int, dependent: bool = True, **arguments: Any
 ) -> None:
     """Launch a kernel as the plan says; ``arguments`` are the kernel's own, without ``PDL``.
 
-    ``registers`` is a limit per thread. ``dependent`` with ``plan.pdl``: start while the previous kernel still runs.
-    A frame's first kernel must not.
+    ``dependent`` with ``plan.pdl``: start while the previous kernel still runs. A frame's first kernel must not.
     """
-    extra: dict[str, Any] = {"launch_pdl": True} if plan.pdl and dependent else {}
-    if registers is not None:
-        extra["maxnreg"] = registers
+    extra = {"launch_pdl": True} if plan.pdl and dependent else {}
     plan.start(kernel, grid, **arguments, PDL=plan.pdl, num_warps=warps, **extra)

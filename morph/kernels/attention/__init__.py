@@ -7,6 +7,6 @@
                                                         output projection combines the splits)
     more     1              not split                   attend_batch
     any      2              none: positions 0 and 1     attend_pair
-    any      1              split, or anything else     attend_split, and combine_splits if it was split
+    any      1              split                       attend_split and combine_splits
 The last three leave the heads' values for a linear layer to project.
 """

@@ -55,7 +55,13 @@ class AttentionInputs:
         return {
             "qkv": self.qkv, "gains": stack.qk_norms[self.index], "eps": stack.eps, "cos": span.angles.cos,
             "sin": span.angles.sin, "cache_keys": keys, "cache_values": values, "head_stride": keys.stride(1),
+            "HEADS": stack.heads, "KV_HEADS": stack.kv_heads, "D": stack.head_dim,
         }  # fmt: skip
+
+    def empty(self, plan: Plan) -> torch.Tensor:
+        """Return a buffer for the heads' values, ``[R, heads, head_dim]``."""
+        stack = self.stack
+        return plan.empty("mean", (len(self.qkv), stack.heads, stack.head_dim), stack.norm)
 
 
 def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Tensor | None:
@@ -84,10 +90,7 @@ def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     if span.length == 2:
         return _attend_pair(plan, inputs)
     splits = context_splits(plan, inputs.lines, inputs.stack.kv_heads, span.window)
-    if plan.batch_attention and splits == 1:
-        return _attend_batch(plan, inputs)
-    mean, log_sums = _attend_split(plan, inputs, splits)
-    return mean[0] if log_sums is None else _combine_splits(plan, inputs.stack, mean, log_sums)
+    return _attend_batch(plan, inputs) if splits == 1 else _attend_split(plan, inputs, splits)
 
 
 def _attend_short(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
@@ -96,8 +99,8 @@ def _attend_short(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     grid, output = _output_projection(plan, inputs, partials)
     block = max(16, 2 * output["WARPS"], triton.next_power_of_2(span.window))
     launch(
-        attend_o_proj, grid, plan, output["WARPS"], T=span.length, BLOCK=block, KV_HEADS=stack.kv_heads,
-        start=span.start, **inputs.arguments(), **output,
+        attend_o_proj, grid, plan, output["WARPS"], T=span.length, BLOCK=block, start=span.start,
+        **inputs.arguments(), **output,
     )  # fmt: skip
     return partials
 
@@ -109,15 +112,14 @@ def _attend_long(plan: Plan, inputs: AttentionInputs, layout: tuple[int, int, in
     log_sums = plan.empty("log sums", (splits, stack.heads), qkv)
     launch(
         attend_line, (stack.kv_heads, splits), plan, warps, positions=span.positions, window=span.window,
-        means=means, log_sums=log_sums, HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim,
-        SPLITS=splits, WARPS=warps, POSITIONS=positions, **inputs.arguments(),
+        means=means, log_sums=log_sums, SPLITS=splits, WARPS=warps, POSITIONS=positions, **inputs.arguments(),
     )  # fmt: skip
     split_k = o_proj_split_k(plan, stack.heads, stack.head_dim)
     partials = plan.empty("partials", (split_k, 1, len(inputs.layer.out)), stack.norm)
     grid, output = _output_projection(plan, inputs, partials)
     launch(
-        combine_o_proj, grid, plan, output["WARPS"], means=means, log_sums=log_sums, SPLITS=splits,
-        SPLIT_K=split_k, **output,
+        combine_o_proj, grid, plan, output["WARPS"], means=means, log_sums=log_sums, HEADS=stack.heads,
+        D=stack.head_dim, SPLITS=splits, SPLIT_K=split_k, **output,
     )  # fmt: skip
     return partials
 
@@ -126,39 +128,33 @@ def _output_projection(
     plan: Plan, inputs: AttentionInputs, partials: torch.Tensor
 ) -> tuple[tuple[int, int], dict[str, Any]]:
     """Return grid and arguments of an output projection that leaves split-K partials ``[split_k, R, H]``."""
-    stack, weight = inputs.stack, inputs.layer.out
-    split_k, outputs = len(partials), len(weight)
-    values, scales = split_scales(weight)
+    split_k, outputs = len(partials), len(inputs.layer.out)
+    values, scales = split_scales(inputs.layer.out)
     shape = GemvShape(outputs, values.shape[1] // split_k, values.element_size(), grids=split_k)
     tile = gemv_tile(plan, shape, plan.o_proj_warps)
     return (split_k, -(-outputs // tile.outputs)), {
-        "weight": as_words(values), "scales": scales, "out": partials, "HEADS": stack.heads, "D": stack.head_dim,
-        "N": outputs, "WARPS": tile.warps, "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
-        "EVICT": plan.gemv_evict,
+        "weight": as_words(values), "scales": scales, "out": partials, "N": outputs, "WARPS": tile.warps,
+        "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
     }  # fmt: skip
 
 
 def _attend_pair(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    stack, qkv = inputs.stack, inputs.qkv
-    out = plan.empty("mean", (len(qkv), stack.heads, stack.head_dim), stack.norm)
+    out, grid = inputs.empty(plan), (inputs.lines, inputs.stack.kv_heads)
     launch(
-        attend_pair, (inputs.lines, stack.kv_heads), plan, 1, line_stride=inputs.span.cache.keys.stride(1), out=out,
-        HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, **inputs.arguments(),
+        attend_pair, grid, plan, 1, line_stride=inputs.span.cache.keys.stride(1), out=out, **inputs.arguments()
     )  # fmt: skip
     return out
 
 
 def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     stack, span, qkv = inputs.stack, inputs.span, inputs.qkv
-    keys = span.cache.keys
-    out = plan.empty("mean", (len(qkv), stack.heads, stack.head_dim), stack.norm)
+    keys, out = span.cache.keys, inputs.empty(plan)
     programs = len(qkv) * stack.kv_heads
     layout = batch_layout(plan, programs, span.window, stack.head_dim * keys.element_size())
     launch(
         attend_batch, (len(qkv), stack.kv_heads), plan, layout.warps, positions=span.positions, start=span.start,
-        window=span.window, line_stride=keys.stride(1), out=out, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
-        D=stack.head_dim, WARPS=layout.warps, POSITIONS=layout.positions, COPIES=layout.copies, LOOPS=layout.loops,
-        **inputs.arguments(),
+        window=span.window, line_stride=keys.stride(1), out=out, WARPS=layout.warps, POSITIONS=layout.positions,
+        COPIES=layout.copies, LOOPS=layout.loops, **inputs.arguments(),
     )  # fmt: skip
     return out
 
@@ -169,47 +165,34 @@ def attends_alone(lines: int, length: int) -> bool:
 
 def attend_prompt_alone(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     """Compute attention of one line's prompt, from position 0 on: ``[R, heads, head_dim]``."""
-    stack, length = inputs.stack, inputs.span.length
-    out = plan.empty("mean", (length, stack.heads, stack.head_dim), stack.norm)
+    length, out = inputs.span.length, inputs.empty(plan)
     keys = min(PROMPT_KEYS, triton.next_power_of_2(length))
     launch(
-        attend_prompt, (length // PROMPT_BLOCK, stack.kv_heads), plan, 4 if keys < PROMPT_KEYS else 8, out=out,
-        HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, LENGTH=length, BLOCK=PROMPT_BLOCK, KEYS=keys,
-        **inputs.arguments(),
+        attend_prompt, (length // PROMPT_BLOCK, inputs.stack.kv_heads), plan, 4 if keys < PROMPT_KEYS else 8, out=out,
+        LENGTH=length, BLOCK=PROMPT_BLOCK, KEYS=keys, **inputs.arguments(),
     )  # fmt: skip
     return out
 
 
-def _attend_split(
-    plan: Plan, inputs: AttentionInputs, splits: int
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Compute attention ``[splits, R, heads, head_dim]``; with more than one split, the log-sum-exps too."""
+def _attend_split(plan: Plan, inputs: AttentionInputs, splits: int) -> torch.Tensor:
     stack, span, like = inputs.stack, inputs.span, inputs.stack.norm
     shape = (splits, len(inputs.qkv), stack.heads, stack.head_dim)
-    mean = plan.empty("mean", shape, like, torch.float32 if splits > 1 else like.dtype)
-    log_sums = plan.empty("log sums", shape[:3], like, torch.float32) if splits > 1 else None
+    means = plan.empty("means", shape, like, torch.float32)
+    log_sums = plan.empty("log sums", shape[:3], like, torch.float32)
     dot = like.dtype != torch.float32  # the tensor cores would round float32 to TF32
     queries = stack.heads // stack.kv_heads
     block = max(16, triton.next_power_of_2(min(plan.split_block, span.window)))
     launch(
         attend_split, (inputs.lines, stack.kv_heads, splits), plan, SPLIT_WARPS, positions=span.positions,
-        start=span.start, window=span.window, line_stride=span.cache.keys.stride(1), out=mean, log_sums=log_sums,
-        SPLITS=splits, EARLY=span.positions is not None, HEADS=stack.heads, KV_HEADS=stack.kv_heads,
-        D=stack.head_dim, QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot,
-        **inputs.arguments(),
+        window=span.window, line_stride=span.cache.keys.stride(1), means=means, log_sums=log_sums, SPLITS=splits,
+        QUERIES=max(queries, DOT_QUERIES) if dot else queries, BLOCK=block, DOT=dot, **inputs.arguments(),
     )  # fmt: skip
-    return mean, log_sums
-
-
-def _combine_splits(
-    plan: Plan, stack: LayerStack, mean: torch.Tensor, log_sums: torch.Tensor
-) -> torch.Tensor:
-    combined = plan.empty("combined", mean.shape[1:], stack.norm)
+    out = inputs.empty(plan)
     launch(
-        combine_splits, (len(combined), stack.kv_heads), plan, SPLIT_WARPS, means=mean, log_sums=log_sums,
-        out=combined, HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, SPLITS=len(mean),
+        combine_splits, (len(out), stack.kv_heads), plan, SPLIT_WARPS, means=means, log_sums=log_sums, out=out,
+        HEADS=stack.heads, KV_HEADS=stack.kv_heads, D=stack.head_dim, SPLITS=splits,
     )  # fmt: skip
-    return combined
+    return out
 
 
 def o_proj_split_k(plan: Plan, heads: int, head_dim: int) -> int:
@@ -258,7 +241,7 @@ def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> Batc
 
 
 def context_splits(plan: Plan, lines: int, kv_heads: int, window: int) -> int:
-    if plan.batch_attention and window <= plan.unsplit_window:
+    if window <= plan.unsplit_window:
         return 1
     blocks = -(-window // plan.split_block)
     wanted = max(1, FEWEST_PROGRAMS // (lines * kv_heads))

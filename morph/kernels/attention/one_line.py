@@ -129,7 +129,7 @@ def combine_o_proj(
     means, log_sums, weight, scales, out,
     HEADS: tl.constexpr, SPLIT_K: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr,
     N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
-    EVICT: tl.constexpr, PDL: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """Combine and project the result of ``attend_line``; program ``(split, rows)`` has HEADS / SPLIT_K heads.
 
@@ -143,7 +143,7 @@ def combine_o_proj(
     row_mask = rows < N
     # Before the wait: the program's weights.
     tiles = load_tiles(
-        weight + split * (WIDTH // PACK), rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK, EVICT
+        weight + split * (WIDTH // PACK), rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK
     )
     row_scales = load_scales(scales, rows, row_mask)
     columns = split * WIDTH + tl.arange(0, WIDTH)
@@ -172,7 +172,7 @@ def attend_o_proj(
     qkv, gains, eps, cos, sin, cache_keys, cache_values, head_stride, start, weight, scales, out,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, T: tl.constexpr, BLOCK: tl.constexpr,
     N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
-    EVICT: tl.constexpr, PDL: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """One line's attention over at most BLOCK positions and its output projection; program ``(key head, rows)``.
 
@@ -190,7 +190,7 @@ def attend_o_proj(
     row_mask = rows < N
     # Before the wait: the program's weights, the old keys and values, and the factors of RMSNorm and RoPE.
     tiles = load_tiles(
-        weight + head * (GROUP * D // PACK), rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK, EVICT
+        weight + head * (GROUP * D // PACK), rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK
     )
     row_scales = load_scales(scales, rows, row_mask)
     cache_keys += head * head_stride

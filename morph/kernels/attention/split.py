@@ -1,7 +1,7 @@
-"""Attention of one new position per line, with a context that may be split over programs (flash-decoding).
+"""Attention of one new position per line, with a context that is split over programs (flash-decoding).
 
-A program has one line, one key head, the query heads that share it, and every SPLITS-th block of the context. With
-several splits, ``combine_splits`` combines their means of the values by log-sum-exp.
+A program has one line, one key head, the query heads that share it, and every SPLITS-th block of the context.
+``combine_splits`` combines their means of the values by log-sum-exp.
 """
 
 from __future__ import annotations
@@ -81,23 +81,21 @@ def load_block(cache_keys, cache_values, slots, end, D: tl.constexpr):
     )
 
 
-@triton.jit(do_not_specialize=["start", "window"])
+@triton.jit(do_not_specialize=["window"])
 def attend_split(
-    qkv, gains, eps, cos, sin, cache_keys, cache_values, line_stride, head_stride, positions, start, window,
-    out, log_sums,
+    qkv, gains, eps, cos, sin, cache_keys, cache_values, line_stride, head_stride, positions, window, means, log_sums,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, SPLITS: tl.constexpr,
-    BLOCK: tl.constexpr, EARLY: tl.constexpr, DOT: tl.constexpr, PDL: tl.constexpr,
+    BLOCK: tl.constexpr, DOT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Attend from one new position per line; program ``(line, key head, split)`` has every SPLITS-th block.
 
     Args:
         qkv: ``[B, (HEADS + 2 KV_HEADS) D]``, float32 or a linear layer's product.
         gains: the norms' weights, ``[2, D]``: queries', keys'; cos, sin: float32 ``[positions, D]``.
-        cache_keys, cache_values: one layer's ``[B, KV_HEADS, >= window, D]``.
-        positions: int64 ``[B]``, each line's new position, at most ``window - 1``; None: ``start`` for all lines.
-        out: ``[B, HEADS, D]``; with SPLITS > 1 float32 ``[SPLITS, B, HEADS, D]``, log_sums ``[SPLITS, B, HEADS]``.
+        cache_keys, cache_values: one layer's ``[B, KV_HEADS, >= window, D]``, written before this graph began.
+        positions: int64 ``[B]``, each line's new position, at most ``window - 1``.
+        means: float32 ``[SPLITS, B, HEADS, D]``; log_sums: float32 ``[SPLITS, B, HEADS]``.
         QUERIES: the query heads per key head, padded with zeros for the tensor cores (DOT).
-        EARLY: old positions were written before this graph began, so they are loaded before the wait.
     """
     launch_dependents(PDL)
     line, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -107,13 +105,9 @@ def attend_split(
     cache_keys += offset
     cache_values += offset
     slots = split * BLOCK + tl.arange(0, BLOCK)
-    if EARLY:
-        start = _position(positions, line, start, window)
-        keys, values = load_block(cache_keys, cache_values, slots, start, D)
+    start = tl.minimum(tl.load(positions + line), window - 1).to(tl.int32)
+    keys, values = load_block(cache_keys, cache_values, slots, start, D)  # before the wait
     wait_for_inputs(PDL)
-    if not EARLY:
-        start = _position(positions, line, start, window)
-        keys, values = load_block(cache_keys, cache_values, slots, start, D)
     qkv += line * QKV
     index = tl.arange(0, QUERIES)
     real = index < GROUP
@@ -138,17 +132,8 @@ def attend_split(
         block += SPLITS
     mean = mean / tl.where(total == 0, 1.0, total)[:, None]
     rows = (split * tl.num_programs(0) + line) * HEADS + head * GROUP + index
-    pointers = out + rows[:, None] * D + tl.arange(0, D)[None, :]
-    tl.store(pointers, mean.to(out.dtype.element_ty), mask=real[:, None])
-    if SPLITS > 1:
-        tl.store(log_sums + rows, best + tl.log(total), mask=real)
-
-
-@triton.jit
-def _position(positions, line, start, window):
-    if positions is not None:
-        start = tl.minimum(tl.load(positions + line), window - 1).to(tl.int32)
-    return start
+    tl.store(means + rows[:, None] * D + tl.arange(0, D)[None, :], mean, mask=real[:, None])
+    tl.store(log_sums + rows, best + tl.log(total), mask=real)
 
 
 @triton.jit

@@ -28,8 +28,7 @@ def tile_columns(WARPS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr)
 
 @triton.jit
 def load_tiles(
-    weight, rows, row_mask, stride, K: tl.constexpr, WARPS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK:
-    tl.constexpr, EVICT: tl.constexpr,
+    weight, rows, row_mask, stride, K: tl.constexpr, WARPS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip
     """Load columns ``0 .. K`` of a weight's ``rows`` ``[WARPS, ROWS]``: a tuple of tiles, one per segment."""
     # K, stride and the tiles' size count weights; ``weight`` points to them, or to words of four.
@@ -43,7 +42,7 @@ def load_tiles(
         mask = row_mask[:, :, None, None]
         if start + SEGMENT > WIDTH:
             mask = mask & (start + columns < WIDTH)
-        tile = tl.load(pointers + start, mask=mask, other=0, eviction_policy=EVICT)
+        tile = tl.load(pointers + start, mask=mask, other=0, eviction_policy="evict_first")
         if PACK > 1:
             tile = interleave(tile, WARPS, rows.shape[1], CHUNKS, CHUNK)
         tiles = tiles + (tile,)
@@ -102,7 +101,7 @@ def silu(x):
 def gemv(
     x, hidden, tokens, token_stride, partials, gain, eps, weight, scales, bias, residual, out, input_copy,
     normed, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr, SPLIT_K: tl.constexpr, GATED: tl.constexpr,
-    WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr, EVICT: tl.constexpr,
+    WARPS: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr, CHUNK: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     """``out = W norm(x)`` for M = 1 or 2 rows; each program computes WARPS x ROWS of the N outputs of every row.
@@ -126,10 +125,10 @@ def gemv(
     rows = first + tl.arange(0, WARPS)[:, None] * ROWS + tl.arange(0, ROWS)[None, :]
     row_mask = rows < N
     # Before the wait: all of the program's weights, scales and gains, which no kernel writes.
-    tiles = load_tiles(weight, rows, row_mask, K, K, WARPS, CHUNKS, CHUNK, EVICT)
+    tiles = load_tiles(weight, rows, row_mask, K, K, WARPS, CHUNKS, CHUNK)
     row_scales = load_scales(scales, rows, row_mask)
     if GATED:
-        up_tiles = load_tiles(weight, rows + N, row_mask, K, K, WARPS, CHUNKS, CHUNK, EVICT)
+        up_tiles = load_tiles(weight, rows + N, row_mask, K, K, WARPS, CHUNKS, CHUNK)
         up_scales = load_scales(scales, rows + N, row_mask)
     order = order_columns(tl.arange(0, SEGMENT), CHUNK, PACK)
     index = tl.arange(0, SEGMENT) if SHARED else tile_columns(WARPS, CHUNKS, CHUNK)

@@ -59,13 +59,13 @@ def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection
     source, tokens = x.source()
     hidden = x.hidden if isinstance(x, Inputs) else None
     launch(
-        gemv, (-(-outputs // tile.outputs),), plan, tile.warps, plan.gemv_max_registers, dependent=hidden is None,
+        gemv, (-(-outputs // tile.outputs),), plan, tile.warps, dependent=hidden is None,
         x=source, hidden=hidden, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0),
         partials=partials, gain=projection.norm, eps=projection.eps, weight=as_words(values), scales=scales,
         bias=projection.bias, residual=None if residual is None else residual.values, out=out,
         input_copy=projection.input_copy, normed=projection.normed_copy, M=rows, K=width, N=outputs,
         SPLIT_K=0 if partials is None else len(partials), GATED=projection.gated, WARPS=tile.warps, ROWS=tile.rows,
-        CHUNKS=tile.chunks, CHUNK=tile.chunk, EVICT=plan.gemv_evict,
+        CHUNKS=tile.chunks, CHUNK=tile.chunk,
     )  # fmt: skip
 
 

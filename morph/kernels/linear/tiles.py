@@ -135,7 +135,7 @@ def library_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
 def prefetches(plan: Plan, tile: GemmTile, outputs: int, row_bytes: int) -> bool:
     """Return whether a program of ``gemm`` can prefetch its weights: one thread per weight row of its tile."""
     complete = outputs % tile.block_n == 0 and tile.block_n <= LANES * tile.warps
-    return plan.pdl and plan.gemm_prefetch and complete and row_bytes % 16 == 0
+    return plan.pdl and complete and row_bytes % 16 == 0
 
 
 def _share(plan: Plan, shape: GemmShape, block_m: int) -> tuple[int, int]:

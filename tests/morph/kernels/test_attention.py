@@ -135,7 +135,7 @@ def test_a_frames_positions(device, positions, lines, dtype):
                 "4 splits of attend_split": Plan(
                     line_splits=0, max_splits=4, split_block=16, unsplit_window=0
                 ),
-                "no split": Plan(line_splits=0, max_splits=1, split_block=64, batch_attention=False),
+                "no split": Plan(line_splits=0, max_splits=1),
             },
             DTYPES,
         ),
@@ -168,7 +168,7 @@ def test_each_split_of_a_long_lines_output_projection_has_a_power_of_two_of_head
         {
             "batch": Plan(max_splits=1),
             "batch, 2 positions per warp": Plan(max_splits=1, batch_positions=2),
-            "attend_split": Plan(max_splits=1, split_block=16, batch_attention=False),
+            "two splits": Plan(max_splits=2, split_block=16, unsplit_window=0),
             "split": Plan(max_splits=4, split_block=16, unsplit_window=0),
         },
         DTYPES,
@@ -204,12 +204,12 @@ def test_the_cache_after_a_lines_end_does_not_matter(device):
     assert (result.double() - wanted).norm() / wanted.norm() < TOLERANCE[torch.bfloat16]
 
 
-@pytest.mark.parametrize("batch_attention", [False, True])
-def test_a_batch_beyond_the_window_writes_to_its_last_position(device, batch_attention):
+@pytest.mark.parametrize("plan", [Plan(), Plan(split_block=16, unsplit_window=0)], ids=["batch", "split"])
+def test_a_batch_beyond_the_window_writes_to_its_last_position(device, plan):
     case = Case(device, torch.float32, 3, 1, [31, 5, 31], 64)
     wanted, keys, _ = case.wanted()
     case.starts[::2] += 100
-    result = case.run(Plan(max_splits=1, batch_attention=batch_attention), 32, per_line=True)
+    result = case.run(plan, 32, per_line=True)
     assert torch.allclose(result.double(), wanted, atol=1e-5)
     assert torch.allclose(case.cache.keys.double(), keys, atol=1e-5)
 

@@ -182,7 +182,6 @@ def test_every_gemv_tile_returns_the_same(device):
         Plan(library_min_rows=None, gemv_warps=1),
         Plan(library_min_rows=None, gemv_warps=8, gemv_register_bytes=65536),
         Plan(library_min_rows=None, gemv_register_bytes=1),
-        Plan(library_min_rows=None, gemv_evict=""),
     ):
         out = torch.full((1, 100), torch.nan, device=device)
         project(plan, Residual(x, None), out, Projection(weight, gain, 1e-6))
