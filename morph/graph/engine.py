@@ -9,8 +9,9 @@ the eager engine's up to rounding; sampled codes have the same distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
@@ -64,6 +65,24 @@ def pad_single(positions: int) -> int:
     return next((length for length in SHORT_PROMPTS if length >= positions), pad_length(positions))
 
 
+@dataclass
+class DecoderState:
+    """The buffers of a started decoder, with what the host knows of their rows."""
+
+    addresses: tuple[int, ...]  # of the weights
+    slots: Buffers
+    readback: Readback
+    sampling: Sampling | None = None  # of lines without their own
+    samplings: list[Sampling] = field(default_factory=list)  # by row
+    arrivals: dict[tuple[int, int], PrefillBatch] = field(default_factory=dict)
+    last: LastPositions | None = None
+    # The prompts of new lines by row, until their trailing texts are in the buffers.
+    unwritten: dict[int, Prompt] = field(default_factory=dict)
+    broken: set[int] = field(default_factory=set)  # rows whose caches have NaN, which no mask would hide
+    # Keys and values of voices' prompt prefixes.
+    prefixes: LruCache[PromptPrefix, StaticCache] = field(default_factory=lambda: LruCache(KEPT_PREFIXES))
+
+
 class GraphDecoder:
     """A decoder of up to ``batch`` lines of one model together. Not thread-safe.
 
@@ -86,39 +105,22 @@ class GraphDecoder:
         self.frames = frames or FrameBackend()
         self._captures = captures or CaptureStream()
         self.group = Group(PREDICTED_GROUPS, STOCK)
+        self.lines: dict[int, LineRequest] = {}  # of the open rows
         self._views = views or WeightViews()
-        self._addresses: tuple[int, ...] = ()
-        self._slots: Buffers | None = None
-        self._sampling: Sampling | None = None  # of lines without their own
-        self._samplings: list[Sampling] = []  # by row
         self._graphs: CapturedGraphs | None = None
-        self._readback: Readback | None = None
-        self._arrivals: dict[tuple[int, int], PrefillBatch] = {}
-        self._last: LastPositions | None = None
-        # The prompts of new lines by row, until their trailing texts are in the buffers.
-        self._unwritten: dict[int, Prompt] = {}
-        self._broken: set[int] = set()  # rows whose caches have NaN, which no mask would hide
-        # Keys and values of voices' prompt prefixes.
-        self._prefixes: LruCache[PromptPrefix, StaticCache] = LruCache(KEPT_PREFIXES)
+        self._state: DecoderState | None = None
         self._prompt_decoder: GraphDecoder | None = None  # runs the short prompts of late lines
-        self._largest_pass = LARGEST_PREFILL  # positions of a pass over the prompts of several lines
-        self._occupied: Collection[int] = ()  # the rows that have lines
 
     def free(self) -> None:
         """Release graphs, caches and views of the weights; the next decoding creates them again."""
         self._release()
         self._prompt_decoder = None
         self._views.free()
-        self._addresses = ()
 
     def _release(self) -> None:
         if self._graphs is not None:
             self._graphs.forget()
-        self._slots = self._readback = self._sampling = self._last = None
-        self._arrivals.clear()
-        self._unwritten.clear()
-        self._broken.clear()
-        self._prefixes.clear()
+        self._state = None
 
     @property
     def fallback(self) -> Fallback | None:
@@ -136,23 +138,22 @@ class GraphDecoder:
             self._prompt_decoder.start(model, options, assume=assume)
         view = self._views.assume if assume and self._graphs and not self._synchronous else self._views.of
         weights = view(model)
-        if self._views.addresses != self._addresses or context > self.context:
+        addresses = self._views.addresses
+        if context > self.context or (self._state is not None and self._state.addresses != addresses):
             self._release()
         self.context = choose_window(max(context, self.context))
-        self._addresses = self._views.addresses
         self.frames.choose(weights)
         if self._graphs is None or self._graphs.device != model.device:
             self._graphs = CapturedGraphs(model.device, self._captures)
-        if self._slots is None:
-            config = model.config.talker_config
-            self._slots = Buffers.allocate(
-                config, weights.talker, weights.predictor, self.batch, self.context
-            )
-        self.use(Group.of(options))
         sampling = options.sampling or model.sampling
-        if sampling != self._sampling:
-            self._slots.put(sampling)
-            self._sampling, self._samplings = sampling, [sampling] * self.batch
+        if self._state is None:
+            config = model.config.talker_config
+            slots = Buffers.allocate(config, weights.talker, weights.predictor, self.batch, self.context)
+            self._state = DecoderState(addresses, slots, Readback(slots.state.report))
+        self.use(Group.of(options))
+        if sampling != self._state.sampling:
+            self._state.slots.put(sampling)
+            self._state.sampling, self._state.samplings = sampling, [sampling] * self.batch
 
     def use(self, group: Group) -> None:
         """Set the group, SEQ_GROUPS and tail, of the next frames."""
@@ -161,11 +162,21 @@ class GraphDecoder:
         self.group = group if trained else Group(group.seq_groups, STOCK)
 
     @property
-    def _started(self) -> tuple[Weights, Buffers, CapturedGraphs]:
-        weights = self._views.weights
-        if weights is None or self._slots is None or self._graphs is None:
+    def _started(self) -> DecoderState:
+        if self._state is None:
             raise RuntimeError("the graph decoder is not started: call start first")
-        return weights.stock if self.group.tail == STOCK else weights, self._slots, self._graphs
+        return self._state
+
+    @property
+    def _weights(self) -> Weights:
+        weights = self._views.weights
+        assert weights is not None
+        return weights.stock if self.group.tail == STOCK else weights
+
+    @property
+    def _captured(self) -> CapturedGraphs:
+        assert self._graphs is not None
+        return self._graphs
 
     @property
     def _synchronous(self) -> bool:
@@ -174,8 +185,11 @@ class GraphDecoder:
         return graphs is not None and graphs.device.type == "cpu" and graphs.fallback is not None
 
     @torch.inference_mode()
-    def put(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        """Put new lines into these rows: prefill them and sample group 0 of their first frames."""
+    def put(self, rows: Sequence[int], lines: Sequence[LineRequest], most: int = LARGEST_PREFILL) -> None:
+        """Put new lines into these rows: prefill them and sample group 0 of their first frames.
+
+        A pass over the prompts of several lines has at most ``most`` positions.
+        """
         longest = max(line.prompt.length for line in lines)
         trailing = max(len(line.prompt.trailing) for line in lines)
         self._grow(max(pad_length(longest), trailing + 1))
@@ -184,43 +198,46 @@ class GraphDecoder:
             for row, line in zip(rows, lines, strict=True):
                 self._run_prompt_alone(self._prompt_decoder, row, line)
         else:
-            self._run_prompts(rows, lines)
-        self._unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
+            self._run_prompts(rows, lines, most)
+        self._started.unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
 
     def _reset_rows(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        self._started[1].clear(rows, self._broken)
-        self._broken.difference_update(rows)
+        self._started.slots.clear(rows, self._started.broken)
+        self._started.broken.difference_update(rows)
         self._put_samplings(rows, lines)
 
     def snapshot_line(self, row: int, positions: int) -> LineSnapshot:
         """Return a copy of the line in a row."""
         self._write_texts()
-        return self._started[1].snapshot_line(row, positions)
+        return self._started.slots.snapshot_line(row, positions)
 
     def restore_line(self, row: int, line: LineRequest, snapshot: LineSnapshot) -> None:
         """Resume a line from its snapshot in a row."""
         self._reset_rows([row], [line])
-        self._started[1].restore_line(row, snapshot)
+        self._started.slots.restore_line(row, snapshot)
 
     def _put_samplings(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         """Set the sampling of rows; launch nothing for a row whose sampling is unchanged."""
+        state = self._started
         for row, line in zip(rows, lines, strict=True):
-            sampling = line.sampling or self._sampling
+            sampling = line.sampling or state.sampling
             assert sampling is not None
-            if sampling.samplers != self._samplings[row].samplers:
-                self._started[1].put(sampling, row)
-                self._samplings[row] = sampling
+            if sampling.samplers != state.samplings[row].samplers:
+                state.slots.put(sampling, row)
+                state.samplings[row] = sampling
 
-    def _run_prompts(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
+    def _run_prompts(
+        self, rows: Sequence[int], lines: Sequence[LineRequest], most: int = LARGEST_PREFILL
+    ) -> None:
         if self.batch == 1 and lines[0].prompt.prefix is not None:
             self._begin(lines[0], lines[0].prompt.prefix)
         else:
-            for part in split_prefill([line.prompt.length for line in lines], self._largest_pass):
+            for part in split_prefill([line.prompt.length for line in lines], most):
                 self._prefill(rows[part], lines[part])
 
     def _run_prompt_alone(self, prompt_decoder: GraphDecoder, row: int, line: LineRequest) -> None:
-        _, slots, graphs = self._started
-        alone, positions = prompt_decoder._started[1], pad_single(line.prompt.length)
+        slots, alone = self._started.slots, prompt_decoder._started.slots
+        positions = pad_single(line.prompt.length)
         prompt_decoder._put_samplings([0], [line])
         prompt_decoder._run_prompts([0], [line])
         slots.entering.fill_(row)
@@ -230,67 +247,63 @@ class GraphDecoder:
             # The next line does not write all positions, and this one may leave NaN there.
             alone.cache.window(SHORT_PROMPTS[-1]).clear(alone.entering)
 
-        graphs.run(("enter", positions), function)
+        self._captured.run(("enter", positions), function)
 
     def _write_texts(self) -> None:
         """Write the trailing texts of new lines: the talker's first step reads them, the codes before it do not."""
-        if self._unwritten:
-            self._started[1].put_texts(list(self._unwritten), list(self._unwritten.values()))
-            self._unwritten.clear()
+        if unwritten := self._started.unwritten:
+            self._started.slots.put_texts(list(unwritten), list(unwritten.values()))
+            unwritten.clear()
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
         """Begin a single line whose prompt is a voice's cached prefix and one position."""
         # A new prefix is prefilled separately, so the line's codes do not depend on whether it was cached.
-        weights, slots, _ = self._started
-        window = choose_window(len(prefix.embeds) + 1)
-        last = self._last = self._last or LastPositions.allocate(slots.state.hidden)
+        state, window = self._started, choose_window(len(prefix.embeds) + 1)
+        cache, prefixes = state.slots.cache, state.prefixes
+        last = state.last = state.last or LastPositions.allocate(state.slots.state.hidden)
         last.put([line.prompt], [line.seed])
-        cached = self._prefixes.get(prefix)
-        if cached is not None:
-            slots.cache.copy_from(cached)
+        if (cached := prefixes.get(prefix)) is not None:
+            cache.copy_from(cached)
         else:
             with without_cudnn():
-                self.frames.prefill_prefix(weights, slots, prefix.embeds)
-            self._prefixes.put(prefix, slots.cache.window(len(prefix.embeds)).clone())
+                self.frames.prefill_prefix(self._weights, state.slots, prefix.embeds)
+            prefixes.put(prefix, cache.window(len(prefix.embeds)).clone())
         self._run(("begin", window), self.frames.begin, last, window)
 
     def _run(self, key: Hashable, function: Callable[..., None], *given: object) -> None:
         """Replay the graph of one of ``frames``' functions, or call it; without cuDNN's attention."""
-        weights, slots, graphs = self._started
+        weights, slots = self._weights, self._started.slots
 
         def run() -> None:
             with without_cudnn():
                 function(weights, slots, *given)
 
-        graphs.run(key, run)
+        self._captured.run(key, run)
 
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        weights, slots, _ = self._started
+        state, slots = self._started, self._started.slots
         longest = max(line.prompt.length for line in lines)
         length = pad_length(longest) if self.batch > 1 else pad_single(longest)
         small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._synchronous
         if not small:  # nothing is captured, so the number of different lengths does not matter
             length = longest
         key = (len(rows), length)
-        arrivals = self._arrivals.get(key) or PrefillBatch.allocate(*key, slots.state.hidden)
+        arrivals = state.arrivals.get(key) or PrefillBatch.allocate(*key, slots.state.hidden)
         arrivals.put(rows, [line.prompt for line in lines], [line.seed for line in lines])
         if small:
-            self._arrivals[key] = arrivals
+            state.arrivals[key] = arrivals
             self._run(("prefill", *key), self.frames.prefill, arrivals, small)
         else:
             with without_cudnn():
-                self.frames.prefill(weights, slots, arrivals, small)
+                self.frames.prefill(self._weights, slots, arrivals, small)
 
     def frame(self, positions: int, stopped: Sequence[int] = ()) -> None:
         """Run every line's next frame; its codes are in ``report`` once the device has finished it."""
         # Stopped rows are computed too, and get their state back: a mask would cost every frame time. Their next
         # frame overwrites the key that they leave in the cache.
-        if positions > self.context:
-            self._grow(positions)
-        if self._unwritten:
-            self._write_texts()
-        graphs, window = self._graphs, choose_window(positions)
-        assert graphs is not None
+        self._grow(positions)
+        self._write_texts()
+        graphs, window = self._captured, choose_window(positions)
         key, before = ("frame", *self.group, window), graphs.fallback
         run = partial(self._run, key, self.frames.decode, self.group.seq_groups, window)
         if stopped:
@@ -305,11 +318,11 @@ class GraphDecoder:
 
     def _without(self, rows: Sequence[int], run: Callable[[], None]) -> None:
         """Run a frame, or a part of it, that leaves the state of these rows as it is."""
-        _, slots, graphs = self._started
+        slots = self._started.slots
         slots.stop(rows)
-        graphs.run(("keep",), slots.keep)
+        self._captured.run(("keep",), slots.keep)
         run()
-        graphs.run(("restore",), slots.restore)
+        self._captured.run(("restore",), slots.restore)
 
     def _can_split(self, positions: int) -> bool:
         """Return whether the next frame can be split into its codes, which are read early, and the talker's step."""
@@ -328,7 +341,7 @@ class GraphDecoder:
     @property
     def report(self) -> torch.Tensor:
         """The last frame on the device: int64 ``[B, REPORT_WIDTH]``, see ``decode/rows.py``."""
-        return self._started[1].state.report
+        return self._started.slots.state.report
 
     @contextmanager
     def open_rows(self, model: Model, options: GenerateOptions, plan: RowPlan) -> Iterator[GraphRows]:
@@ -339,34 +352,24 @@ class GraphDecoder:
         try:
             with torch.inference_mode(), on_device(model.device):
                 self.start(model, options, expected_context(plan), assume=True)
-                # Larger passes than the prepared ones would save nothing.
-                self._largest_pass = (
-                    LARGEST_CAPTURED_PREFILL if plan.ahead.lines else largest_prefill(self.batch)
-                )
                 if plan.ahead.lines:
                     self._prepare(plan.ahead.lines)
-                rows = GraphRows(self, model, options, plan)
-                self._occupied = rows.lines.keys()
-                try:
-                    yield rows
-                finally:
-                    self._broken.update(
-                        self._occupied
-                    )  # after an error, their last frames have not been read
-                    self._occupied = ()
+                yield GraphRows(self, model, options, plan)
         except NotFinite:  # no mask hides NaN in the cache
             self.free()
             raise
         finally:
-            self._unwritten.clear()  # the decoding may have ended between a line's prompt and its first step
+            if self._state is not None:
+                self._state.broken.update(self.lines)  # after an error, their last frames have not been read
+                self._state.unwritten.clear()  # it may have ended between a line's prompt and its first step
+            self.lines.clear()
 
     @torch.inference_mode()
     def _prepare(self, most: int) -> None:
         """Capture the graphs that a single line needs, before any line has a row; plan the rest."""
         # Frames up to the cache's length, in one piece and split, and prompts of up to ``most`` lines together.
         *longer, shortest = windows_up_to(self.context)
-        weights, slots, _ = self._started
-        self.frames.compile(weights, slots, self.group.seq_groups, shortest, *longer)
+        self.frames.compile(self._weights, self._started.slots, self.group.seq_groups, shortest, *longer)
         self._prepare_frames()
         for _ in range(2):
             self.frame(1, [0])  # of a stopped row
@@ -397,16 +400,16 @@ class GraphDecoder:
     def _frame_of(self, group: Group, window: int) -> None:
         before, self.group = self.group, group
         try:
-            self.frame(window, [*self._occupied])
+            self.frame(window, [*self.lines])
         finally:
             self.group = before
 
     def _advance_nothing(self, window: int) -> None:
-        self._without([*self._occupied], partial(self._advance, window))
+        self._without([*self.lines], partial(self._advance, window))
 
     def _prefill_nothing(self, count: int, length: int) -> bool:
         """Prefill ``count`` empty lines; return False if fewer rows are free."""
-        free = [row for row in range(self.batch) if row not in self._occupied][:count]
+        free = [row for row in range(self.batch) if row not in self.lines][:count]
         if is_free := len(free) == count:
             self._prefill(free, [self._empty_line(length)] * count)
         return is_free
@@ -424,33 +427,24 @@ class GraphDecoder:
             enter = partial(self._run_prompt_alone, prompt_decoder, 0, self._empty_line(length))
             self._captured.prepare(("enter", length), enter)
 
-    @property
-    def _captured(self) -> CapturedGraphs:
-        return self._started[2]
-
     def _empty_line(self, length: int) -> LineRequest:
-        pad = torch.zeros_like(self._started[1].state.hidden[:1])
+        pad = torch.zeros_like(self._started.slots.state.hidden[:1])
         return LineRequest(Prompt(pad.expand(length, -1), pad[:0], pad, text_tokens=0), Guard(1))
-
-    def _new_readback(self) -> Readback:
-        readback = self._readback = self._readback or Readback(self.report)
-        readback.reset()
-        return readback
 
     def _grow(self, positions: int) -> None:
         if positions <= self.context:
             return
-        _, slots, graphs = self._started
         self.context = choose_window(positions)
-        self._slots = slots.grown(self.context)
-        graphs.forget()
+        self._started.slots = self._started.slots.grown(self.context)
+        self._captured.forget()
 
 
 class GraphRows:
     """The rows of one decoding by a started decoder, with the device a few frames ahead of the host."""
 
     def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, plan: RowPlan):
-        self.decoder, self._table, self._readback = decoder, RowTable(decoder.batch), decoder._new_readback()
+        self.decoder, self._table = decoder, RowTable(decoder.batch)
+        self._readback.reset()
         self._model, self._options = model, options
         self.count, self.late = decoder.batch, plan.late
         self._is_synchronous = decoder._synchronous
@@ -459,7 +453,9 @@ class GraphRows:
         self._group: Group | None = None  # of the last frame
         self._rows_of: dict[Group | None, list[int]] = {}
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
-        self.lines: dict[int, LineRequest] = {}  # by row
+        self.lines = decoder.lines
+        # Larger passes than the prepared ones would save nothing.
+        self._largest_pass = LARGEST_CAPTURED_PREFILL if self._prepares else largest_prefill(self.count)
         # Rows of lines of which no frame has been read, and whether their first one is in flight.
         self._unread: dict[int, bool] = {}
         self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
@@ -473,8 +469,12 @@ class GraphRows:
         if self._prepares and not self._table.running:
             self._prepare({line.group for line in lines} - self._prepared)
         rows = self._take(lines, [line.prompt.length for line in lines])
-        self.decoder.put(rows, lines)
+        self.decoder.put(rows, lines, self._largest_pass)
         return rows
+
+    @property
+    def _readback(self) -> Readback:
+        return self.decoder._started.readback
 
     def _prepare(self, groups: Iterable[Group | None]) -> None:
         for group in groups:
@@ -510,7 +510,7 @@ class GraphRows:
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         self.decoder._grow(start + len(part.rows) + 1)
         self.decoder._write_texts()
-        self.decoder._started[1].add_text(row, start, part)
+        self.decoder._started.slots.add_text(row, start, part)
 
     def step(self, stopped: Sequence[int], group: Group | None = None) -> bool:
         self.began = ()
@@ -562,18 +562,19 @@ class GraphRows:
         """Restart all lines: the model was moved since the last decoding."""
         decoder = self.decoder
         decoder._write_texts()
-        slots = decoder._started[1]
+        slots = decoder._started.slots
         text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with late text
         decoder.start(self._model, self._options, positions)
         self._use(self._group)
         rows = sorted(self.lines)
-        decoder.put(rows, [self.lines[row] for row in rows])
+        decoder.put(rows, [self.lines[row] for row in rows], self._largest_pass)
         decoder._write_texts()  # now: the first frame would overwrite late text with the prompts' text
-        slots = decoder._started[1]
+        slots = decoder._started.slots
         slots.text[:, : text.shape[1]].copy_(text)
         slots.state.minimums.copy_(minimums)
         slots.state.spans.copy_(spans)
-        self._readback, self._split = decoder._new_readback(), 0
+        self._readback.reset()
+        self._split = 0
 
     def read(self) -> Frame | None:
         # A streamed line's first frame is urgent: it is not read late, and no frame is launched before it is read.
@@ -620,7 +621,7 @@ class GraphRows:
     def release(self, row: int) -> None:
         self._table.release(row)
         if row in self._unread or self._report[row, FLAG]:  # cleared when the row gets its next line
-            self.decoder._broken.add(row)
+            self.decoder._started.broken.add(row)
         group = self.lines.pop(row).group
         self._rows_of[group].remove(row)
         if not self._rows_of[group]:
