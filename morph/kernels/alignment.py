@@ -13,7 +13,7 @@ import triton.language as tl
 from ..words.trace import NO_TOKEN, SCALE
 from .attention.heads import LOG2_E
 from .attention.launch import AttentionInputs
-from .attention.split import rotated
+from .attention.split import load_slots, rotated
 from .pdl import launch_dependents, wait_for_inputs
 from .plan import Plan, launch
 
@@ -41,12 +41,6 @@ def probe_alignment(plan: Plan, inputs: AttentionInputs) -> None:
         QKV=(stack.heads + 2 * stack.kv_heads) * stack.head_dim, D=stack.head_dim, T=span.length, BLOCK=block,
         EARLY=not span.is_prompt,
     )  # fmt: skip
-
-
-@triton.jit
-def load_keys(cache_keys, slots, end, D: tl.constexpr):
-    pointers = slots[:, None] * D + tl.arange(0, D)[None, :]
-    return tl.load(cache_keys + pointers, mask=(slots < end)[:, None], other=0.0)
 
 
 @triton.jit
@@ -93,13 +87,13 @@ def find_token(
     cache_keys += line.to(tl.int64) * line_stride
     slots = tl.arange(0, BLOCK)
     if EARLY:
-        keys = load_keys(cache_keys, slots, newest, D)
+        keys = load_slots(cache_keys, slots, newest, D)
     wait_for_inputs(PDL)  # for qkv, and the attention that wrote the newest key
     if EARLY:
         new = tl.load(cache_keys + newest * D + tl.arange(0, D))
         keys = tl.where((slots == newest)[:, None], new[None, :], keys)
     else:
-        keys = load_keys(cache_keys, slots, newest + 1, D)
+        keys = load_slots(cache_keys, slots, newest + 1, D)
     row = line * T + (newest if T > 1 else 0)
     one = tl.arange(0, 1)
     query = rotated(qkv + row * QKV + head * D + one, one == 0, gain, eps, cos, sin, newest + one, D)
@@ -113,7 +107,7 @@ def find_token(
     start = newest * 0 + BLOCK
     while start <= newest:
         slots = start + tl.arange(0, BLOCK)
-        keys = load_keys(cache_keys, slots, newest + 1, D)
+        keys = load_slots(cache_keys, slots, newest + 1, D)
         best, total, mass, highest, place = add_keys(
             query, keys, slots, newest, first, after, best, total, mass, highest, place
         )

@@ -98,9 +98,8 @@ def sample(buffers: Buffers, plan: Plan, logits: torch.Tensor, heads: tuple[int,
     padded, grid = triton.next_power_of_2(vocab), (len(logits), end - first)
     launch(
         sample_codes, grid, plan, plan.sampling_warps(padded, grid[0] * grid[1]), logits=logits,
-        line_keys=state.keys, steps=state.steps, temperatures=settings.temperatures, cutoffs=settings.cutoffs,
-        shares=settings.shares, scales=settings.scales, report=state.report, first=first + 1, V=vocab, CODES=GROUPS,
-        PADDED=padded,
+        line_keys=state.keys, steps=state.steps, report=state.report, first=first + 1, V=vocab, CODES=GROUPS,
+        PADDED=padded, **vars(settings),
     )  # fmt: skip
 
 
@@ -213,10 +212,9 @@ def _sample_first(buffers: Buffers, plan: Plan, logits: torch.Tensor) -> None:
     padded = triton.next_power_of_2(vocab)
     launch(
         sample_first, (lines,), plan, plan.sampling_warps(padded, lines), logits=logits, line_keys=state.keys,
-        steps=state.steps, minimums=state.minimums, positions=state.positions, temperatures=settings.temperatures,
-        cutoffs=settings.cutoffs, shares=settings.shares, scales=settings.scales,
-        penalties=buffers.settings.penalties, seen=state.seen, suppressed=buffers.suppressed, is_eos=buffers.is_eos,
-        line_tokens=state.tokens, report=state.report, V=vocab, CODES=GROUPS, PADDED=padded,
+        steps=state.steps, minimums=state.minimums, positions=state.positions, penalties=buffers.settings.penalties,
+        seen=state.seen, suppressed=buffers.suppressed, is_eos=buffers.is_eos, line_tokens=state.tokens,
+        report=state.report, V=vocab, CODES=GROUPS, PADDED=padded, **vars(settings),
     )  # fmt: skip
 
 

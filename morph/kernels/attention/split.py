@@ -73,12 +73,10 @@ def attend_block(queries, keys, values, visible, best, total, mean, DOT: tl.cons
 
 
 @triton.jit
-def load_block(cache_keys, cache_values, slots, end, D: tl.constexpr):
+def load_slots(cache, slots, end, D: tl.constexpr):
+    """Load the keys or values at positions ``slots`` below ``end``, else zeros: ``[len(slots), D]``."""
     pointers = slots[:, None] * D + tl.arange(0, D)[None, :]
-    mask = (slots < end)[:, None]
-    return tl.load(cache_keys + pointers, mask=mask, other=0.0), tl.load(
-        cache_values + pointers, mask=mask, other=0.0
-    )
+    return tl.load(cache + pointers, mask=(slots < end)[:, None], other=0.0)
 
 
 @triton.jit(do_not_specialize=["window"])
@@ -106,7 +104,8 @@ def attend_split(
     cache_values += offset
     slots = split * BLOCK + tl.arange(0, BLOCK)
     start = tl.minimum(tl.load(positions + line), window - 1).to(tl.int32)
-    keys, values = load_block(cache_keys, cache_values, slots, start, D)  # before the wait
+    # Before the wait: old positions.
+    keys, values = load_slots(cache_keys, slots, start, D), load_slots(cache_values, slots, start, D)
     wait_for_inputs(PDL)
     qkv += line * QKV
     index = tl.arange(0, QUERIES)
@@ -121,7 +120,7 @@ def attend_split(
     while block < blocks:
         slots = block * BLOCK + tl.arange(0, BLOCK)
         if block != split:
-            keys, values = load_block(cache_keys, cache_values, slots, start, D)
+            keys, values = load_slots(cache_keys, slots, start, D), load_slots(cache_values, slots, start, D)
         if block * BLOCK + BLOCK > start:
             keys, values = insert_new(
                 keys, values, qkv + (HEADS + head) * D, gains, eps, cos, sin, start, slots, cache_keys, cache_values,
@@ -137,17 +136,6 @@ def attend_split(
 
 
 @triton.jit
-def combined_row(means, log_sums, row, heads, ROWS, HEADS, D: tl.constexpr, SPLITS: tl.constexpr):
-    splits = tl.arange(0, SPLITS)
-    offsets = (splits[:, None] * ROWS + row) * HEADS + heads[None, :]
-    sums = tl.load(log_sums + offsets)
-    weights = tl.exp(sums - tl.max(sums, axis=0)[None, :])
-    weights /= tl.sum(weights, axis=0)[None, :]
-    values = tl.load(means + offsets[:, :, None] * D + tl.arange(0, D)[None, None, :])
-    return tl.sum(weights[:, :, None] * values, axis=0)
-
-
-@triton.jit
 def combine_splits(
     means, log_sums, out, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr,
     PDL: tl.constexpr,
@@ -157,6 +145,11 @@ def combine_splits(
     wait_for_inputs(PDL)
     row = tl.program_id(0)
     heads = tl.program_id(1) * (HEADS // KV_HEADS) + tl.arange(0, HEADS // KV_HEADS)
-    mean = combined_row(means, log_sums, row, heads, tl.num_programs(0), HEADS, D, SPLITS)
+    offsets = (tl.arange(0, SPLITS)[:, None] * tl.num_programs(0) + row) * HEADS + heads[None, :]
+    sums = tl.load(log_sums + offsets)
+    weights = tl.exp(sums - tl.max(sums, axis=0)[None, :])
+    weights /= tl.sum(weights, axis=0)[None, :]
+    values = tl.load(means + offsets[:, :, None] * D + tl.arange(0, D)[None, None, :])
+    mean = tl.sum(weights[:, :, None] * values, axis=0)
     pointers = out + (row * HEADS + heads)[:, None] * D + tl.arange(0, D)[None, :]
     tl.store(pointers, mean.to(out.dtype.element_ty))

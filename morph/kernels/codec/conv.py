@@ -51,6 +51,12 @@ def _load_inputs(
     return tl.load(active_ptr + source[:, None] * CHANNELS + channels[None, :], mask=seen[:, None], other=0.0)
 
 
+@triton.jit
+def _activate(x, columns, turns_ptr, scale_ptr, bias_ptr):
+    turns, scale = tl.load(turns_ptr + columns)[None, :], tl.load(scale_ptr + columns)[None, :]
+    return snake(x, turns, scale, tl.load(bias_ptr + columns)[None, :])
+
+
 @triton.jit(do_not_specialize=UNSPECIALIZED)
 def _convolve(
     active_ptr, conv_ptr, turns_ptr, scale_ptr, bias_ptr, keep_ptr, out_ptr, length, dilation,
@@ -69,8 +75,7 @@ def _convolve(
         inputs = _load_inputs(active_ptr, rows, length, part, dilation, CHANNELS, TAPS, STEP)
         weights = conv_ptr + part * STEP + inner[:, None] + columns[None, :] * (TAPS * CHANNELS)
         hidden = tl.dot(inputs, tl.load(weights), hidden)
-    turns, scale = tl.load(turns_ptr + columns)[None, :], tl.load(scale_ptr + columns)[None, :]
-    hidden = snake(hidden, turns, scale, tl.load(bias_ptr + columns)[None, :])
+    hidden = _activate(hidden, columns, turns_ptr, scale_ptr, bias_ptr)
     inside = rows < length
     keep = tl.load(keep_ptr + rows // PER_FRAME, mask=inside, other=0) != 0
     hidden = tl.where(keep[:, None], hidden, 0.0).to(out_ptr.dtype.element_ty)
@@ -111,18 +116,8 @@ def _residual_unit(
             inputs = active.load([first - (TAPS - 1 - part // STEPS) * dilation, (part % STEPS) * STEP])
             hidden_w = tl.dot(inputs, conv.load([0, part * STEP]).T, hidden_w)
             hidden_n = tl.dot(inputs, narrow_conv.load([WIDE, part * STEP]).T, hidden_n)
-    hidden_w = snake(
-        hidden_w,
-        tl.load(turns_ptr + wide)[None, :],
-        tl.load(scale_ptr + wide)[None, :],
-        tl.load(bias_ptr + wide)[None, :],
-    ).to(dtype)
-    hidden_n = snake(
-        hidden_n,
-        tl.load(turns_ptr + narrow)[None, :],
-        tl.load(scale_ptr + narrow)[None, :],
-        tl.load(bias_ptr + narrow)[None, :],
-    ).to(dtype)
+    hidden_w = _activate(hidden_w, wide, turns_ptr, scale_ptr, bias_ptr).to(dtype)
+    hidden_n = _activate(hidden_n, narrow, turns_ptr, scale_ptr, bias_ptr).to(dtype)
     inside = rows < length
     keep = tl.load(keep_ptr + rows // PER_FRAME, mask=inside, other=0) != 0
     point_w, point_n = point_ptr + wide[:, None], point_ptr + narrow[:, None]
@@ -171,8 +166,7 @@ def _add_and_activate(
     x = tl.load(x_ptr + offsets, mask=inside[:, None], other=0.0).to(tl.float32) + added
     if WRITE_X:
         tl.store(x_ptr + offsets, x.to(x_ptr.dtype.element_ty), mask=inside[:, None])
-    turns, scale = tl.load(turns_ptr + columns)[None, :], tl.load(scale_ptr + columns)[None, :]
-    y = tl.where(keep[:, None], snake(x, turns, scale, tl.load(bias_ptr + columns)[None, :]), 0.0)
+    y = tl.where(keep[:, None], _activate(x, columns, turns_ptr, scale_ptr, bias_ptr), 0.0)
     return y.to(x_ptr.dtype.element_ty)
 
 

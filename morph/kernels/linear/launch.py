@@ -19,33 +19,28 @@ WARPS = 4  # per program of the kernels after a GEMM
 
 
 Arguments = dict[str, Any]  # of a kernel
-# The arguments of a GEMM's epilogue, shared with ``reduce_split_k``, and those of ``gemm`` alone.
+# The arguments of a GEMM's epilogue, shared with ``reduce_split_k``.
 NO_EPILOGUE: Arguments = dict.fromkeys(("bias", "residual", "next_gain", "next_scaled", "next_squares"))
-PLAIN: Arguments = dict.fromkeys(("scales", "gain", "unscaled", "normed"))
 
 
 def as_words(values: torch.Tensor) -> torch.Tensor:
     return values.view(torch.int32) if values.dtype == torch.int8 else values
 
 
-def project(
-    plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection, tile: GemmTile | None = None
-) -> None:
+def project(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
     """Compute a linear layer into ``out`` ``[rows, N]``, with the kernel that ``linear/__init__.py`` names.
 
     Above ``plan.gemv_max_rows`` rows, the writer of a residual stream before a norm must have scaled it by that
-    norm's weight (``Projection.next_norm``), and ``tile`` replaces ``gemm_tile``'s.
+    norm's weight (``Projection.next_norm``).
     """
     if len(out) <= plan.gemv_max_rows:
         _launch_gemv(plan, x, out, projection)
-    elif plan.uses_library(len(out)) and tile is None:
-        split = _library_split(plan, out, projection)
-        if split is None:
-            multiply(plan, x, out, projection)
-        else:
-            _launch_split(plan, x.operand(plan), projection, split)
+    elif not plan.uses_library(len(out)):
+        _launch_gemm(plan, x, out, projection)
+    elif (split := _library_split(plan, out, projection)) is not None:
+        _launch_gemm(plan, x, out, projection, split)
     else:
-        _launch_gemm(plan, x, out, projection, tile)
+        multiply(plan, x, out, projection)
 
 
 def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection) -> None:
@@ -70,8 +65,9 @@ def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection
 
 
 def _launch_gemm(
-    plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection, tile: GemmTile | None
+    plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Projection, split: GemmTile | None = None
 ) -> None:
+    """Launch a GEMM; ``split`` is of ``_library_split``."""
     rows, outputs = out.shape
     values, scales = split_scales(projection.weight)
     width, operand = values.shape[1], x.operand(plan)
@@ -86,7 +82,7 @@ def _launch_gemm(
         rows, outputs, width, operand.element_size(), projection.gated,
         may_hold=normed is None and scales is None, may_split=normed is None,
     )  # fmt: skip
-    tile = tile or gemm_tile(plan, shape)
+    tile = split or gemm_tile(plan, shape)
     unscaled = None if normed is None else x.source()[0]
     only = {"scales": scales, "gain": projection.norm, "unscaled": unscaled, "normed": normed}
     epilogue = _epilogue(plan, out, projection)
@@ -95,6 +91,9 @@ def _launch_gemm(
         return
     partials = plan.empty("split-K partials", (tile.split_k, rows, outputs), operand, torch.float32)
     _launch_tile(plan, tile, product, NO_EPILOGUE | {"out": partials}, only)
+    if split is not None and projection.residual is not None:
+        add_product(plan, partials, projection.residual, projection)
+        return
     launch(
         reduce_split_k, (rows, -(-outputs // REDUCE_BLOCK)), plan, 4, partials=partials, M=rows, N=outputs,
         SPLIT_K=tile.split_k, COLUMNS=REDUCE_BLOCK, **epilogue,
@@ -108,20 +107,6 @@ def _library_split(plan: Plan, out: torch.Tensor, projection: Projection) -> Gem
         return None
     rows, outputs = out.shape
     return library_tile(plan, GemmShape(rows, outputs, values.shape[1], values.element_size()))
-
-
-def _launch_split(plan: Plan, x: torch.Tensor, projection: Projection, tile: GemmTile) -> None:
-    values, stream = split_scales(projection.weight)[0], projection.residual
-    if stream is None:
-        raise ValueError("a split product is added to a residual stream: give residual")
-    (rows, outputs), width = stream.values.shape, values.shape[1]
-    partials = plan.empty("split-K partials", (tile.split_k, rows, outputs), x, torch.float32)
-    product = {
-        "x": x, "squares": None, "eps": projection.eps, "weight": values, "M": rows, "K": width, "N": outputs,
-        "GATED": False,
-    }  # fmt: skip
-    _launch_tile(plan, tile, product, NO_EPILOGUE | {"out": partials}, PLAIN)
-    add_product(plan, partials, stream, projection)
 
 
 def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> Arguments:
@@ -172,20 +157,14 @@ def multiply(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection: Pr
     else:
         torch.addmm(projection.bias, operand, weight.t(), out=product)
     if projection.gated:
-        _gate(plan, product, out)
+        block = min(COLUMNS, triton.next_power_of_2(out.shape[1]))
+        grid = len(out), triton.cdiv(out.shape[1], block)
+        launch(swiglu, grid, plan, WARPS, gate_up=product, out=out, WIDTH=out.shape[1], BLOCK=block)
     if stream is not None:
         add_product(plan, product, stream, projection)
     if projection.normed_copy is not None:
         # Not a copy: that is a memory copy, and the next kernel may only overlap with a kernel.
         torch.mul(operand, 1, out=projection.normed_copy)
-
-
-def _gate(plan: Plan, gate_up: torch.Tensor, out: torch.Tensor) -> None:
-    rows, width = out.shape
-    block = min(COLUMNS, triton.next_power_of_2(width))
-    launch(
-        swiglu, (rows, triton.cdiv(width, block)), plan, WARPS, gate_up=gate_up, out=out, WIDTH=width, BLOCK=block
-    )  # fmt: skip
 
 
 def add_product(plan: Plan, product: torch.Tensor, stream: Residual, projection: Projection) -> None:
