@@ -249,15 +249,11 @@ def _run_layer(
     # One line's attention leaves partials: gate and up add them to the residual as they read it, and so does down.
     partials = attend(plan, AttentionInputs(stack, index, qkv, span), residual)
     probe_alignment(plan, AttentionInputs(stack, index, qkv, span))
+    norms = [*(one.input_norm for one in stack.layers), stack.norm]
     active = plan.empty("active", (rows, layer.down.shape[1]), like)
     gate_up = Projection(layer.gate_up, layer.post_norm, stack.eps, gated=True, partials=partials)
     project(plan, residual, active, gate_up)
     down = Projection(
-        layer.down, eps=stack.eps, partials=partials, residual=residual, next_norm=_norm_after(stack, index)
+        layer.down, eps=stack.eps, partials=partials, residual=residual, next_norm=norms[index + 1]
     )
     project(plan, Inputs(active), residual.values, down)
-
-
-def _norm_after(stack: LayerStack, index: int) -> torch.Tensor:
-    last = index + 1 == len(stack.layers)
-    return stack.norm if last else stack.layers[index + 1].input_norm

@@ -1,6 +1,5 @@
 """Tile sizes of the linear kernels."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import triton
@@ -102,7 +101,7 @@ def gemm_tile(plan: Plan, shape: GemmShape) -> GemmTile:
     if shape.may_hold and plan.gemm_held and shape.itemsize == 2:
         tile = _folded_tile(plan, shape) or _held_tile(plan, shape)
         if tile is not None and _exceeds_gpu(plan, shape, tile):
-            tile = _streamed_tile(plan, shape) or tile
+            tile = _folded_tile(plan, shape, streams=True) or tile
         if tile is not None:
             return tile
     block_m = min(plan.gemm_block_m, max(16, triton.next_power_of_2(shape.rows)))
@@ -166,35 +165,37 @@ def _split_k(plan: Plan, shape: GemmShape, across: int) -> int:
     return split_k
 
 
-def _folded_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm_folded``; None for too many rows, or if rows and weights exceed shared memory."""
-    block_m = max(8, triton.next_power_of_2(shape.rows))
-    if block_m > MAX_FOLDED_ROWS:
+def _folded_tile(plan: Plan, shape: GemmShape, streams: bool = False) -> GemmTile | None:
+    """Return a tile of ``gemm_folded`` with the fewest folds that make enough programs, or None.
+
+    It holds its weights, or ``streams`` them through a ring. None: too many rows, no divisor, or too little memory.
+    """
+    # Each fold is another copy of the rows that a program reads.
+    block_m, weights = max(8, triton.next_power_of_2(shape.rows)), 2 if shape.gated else 1
+    if block_m > (plan.stream_max_rows if streams else MAX_FOLDED_ROWS):
         return None
+    split_k = _split_k(plan, shape, 1) if streams and shape.may_split and not shape.gated else 1
     chosen = None
-    for tile, shared in _fitting_folds(plan, shape, block_m):
-        programs = shape.outputs // tile.block_n
+    for folds in FOLDS:
+        block_n, span = FOLDED_ROWS // folds // weights, shape.width // split_k // folds
+        block_k = _held_block_k(plan, span)
+        stages, shared = span // block_k, 2 * shape.width * (FOLDED_ROWS // folds + block_m)
+        if streams:
+            # Two programs with half the ring each are better where many rows pass through it.
+            ring = plan.stream_shared_bytes // (2 if block_m > 32 else 1)
+            block_k, stages = _ring(block_k, span, FOLDED_ROWS + folds * block_m, ring)
+        fits = stages >= 2 if streams else shared <= HELD_SHARED
+        divides = shape.outputs % block_n == 0 and shape.width % (split_k * folds * block_k) == 0
+        if folds > plan.max_folds or not fits or not divides:
+            continue
+        programs = shape.outputs // block_n * split_k
         # More programs than fit on the GPU at once: the last would start to read their weights when the first are done.
-        if chosen is not None and programs > FEWEST_PROGRAMS * (HELD_SHARED // shared):
+        if chosen is not None and not streams and programs > FEWEST_PROGRAMS * (HELD_SHARED // shared):
             break
-        chosen = tile
+        chosen = GemmTile(block_m, block_n, block_k, stages, FOLDED_WARPS, True, split_k, folds)
         if programs >= FEWEST_PROGRAMS:
             break
     return chosen
-
-
-def _fitting_folds(plan: Plan, shape: GemmShape, block_m: int) -> Iterator[tuple[GemmTile, int]]:
-    """Yield the tiles of ``gemm_folded`` that fit, fewest folds first, and their bytes of shared memory."""
-    for folds in FOLDS:
-        block_n = FOLDED_ROWS // folds // (2 if shape.gated else 1)
-        block_k = _held_block_k(plan, shape.width // folds)
-        shared = 2 * shape.width * (FOLDED_ROWS // folds + block_m)
-        if folds > plan.max_folds or shared > HELD_SHARED:
-            continue
-        if shape.outputs % block_n or shape.width % (folds * block_k):
-            continue
-        steps = shape.width // folds // block_k
-        yield GemmTile(block_m, block_n, block_k, steps, FOLDED_WARPS, held=True, folds=folds), shared
 
 
 def _exceeds_gpu(plan: Plan, shape: GemmShape, tile: GemmTile) -> bool:
@@ -204,27 +205,6 @@ def _exceeds_gpu(plan: Plan, shape: GemmShape, tile: GemmTile) -> bool:
     shared = 2 * (weights * tile.block_n * shape.width // tile.split_k + rows)
     programs = -(-shape.outputs // tile.block_n) * -(-shape.rows // tile.block_m) * tile.split_k
     return programs > plan.held_programs * (HELD_SHARED // shared)
-
-
-def _streamed_tile(plan: Plan, shape: GemmShape) -> GemmTile | None:
-    """Return a tile of ``gemm_folded`` whose weights pass through a ring; None for too many rows, or no divisor."""
-    # The fewest folds that make enough programs: each fold is another copy of the rows that a program reads.
-    block_m = max(8, triton.next_power_of_2(shape.rows))
-    split_k = _split_k(plan, shape, 1) if shape.may_split and not shape.gated else 1
-    chosen = None
-    for folds in FOLDS:
-        block_n = FOLDED_ROWS // folds // (2 if shape.gated else 1)
-        span = shape.width // split_k // folds
-        # Two programs with half the ring each are better where many rows pass through it.
-        shared = plan.stream_shared_bytes // (2 if block_m > 32 else 1)
-        block_k, stages = _ring(_held_block_k(plan, span), span, FOLDED_ROWS + folds * block_m, shared)
-        fits = folds <= plan.max_folds and block_m <= plan.stream_max_rows
-        if not fits or stages < 2 or shape.outputs % block_n or span % block_k:
-            continue
-        chosen = GemmTile(block_m, block_n, block_k, stages, FOLDED_WARPS, True, split_k, folds)
-        if shape.outputs // block_n * split_k >= FEWEST_PROGRAMS:
-            break
-    return chosen
 
 
 def _ring(block_k: int, span: int, rows: int, shared: int) -> tuple[int, int]:
