@@ -65,7 +65,7 @@ def rotate_and_store(
 
 @dataclass(frozen=True)
 class Target:
-    """Where keys and values are written; the arguments of ``rotate_and_store``."""
+    """The cache that gets keys and values: arguments of ``rotate_and_store``."""
 
     keys: torch.Tensor
     values: torch.Tensor
