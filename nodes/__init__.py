@@ -7,7 +7,7 @@ from comfy_api.latest import ComfyExtension, io
 MODULES = (
     *("models.load", "models.remote", "saving.save", "sound.audio", "sound.transcribe"),
     *("speaking.cast", "speaking.generate", "speaking.pronunciation", "speaking.sampling"),
-    *("speaking.script", "speaking.sweep", "voices.library", "voices.trim", "voices.voices"),
+    *("speaking.script", "speaking.sweep", "voices.library", "voices.train", "voices.trim", "voices.voices"),
 )
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -93,7 +93,7 @@ class Places:
     voice: Path
 
 
-class Watcher:
+class Watcher(Protocol):
     """Callbacks that show a training. Each may raise to end it."""
 
     def say(self, text: str) -> None:
@@ -146,7 +146,7 @@ def train_voice(
     check_speaker(model, found)
     found.refused = {**asked.refused, **found.refused}
     if not found.pairs:
-        raise ValueError(f"no recording can be used:\n{_list_refused(found)}")
+        raise ValueError(f"no recording can be used: {_list_refused(found)}")
     run = _Run(model, asked, found, watcher)
     return run.train(places, key)
 

@@ -121,12 +121,12 @@ class ManagedModel:
         return hash(self.models)
 
     @contextmanager
-    def use(self) -> Iterator[Synthesizer]:
-        """Move the first model to its device and yield the synthesizer.
+    def use(self, memory: int = 0) -> Iterator[Synthesizer]:
+        """Move the first model to its device, with room for ``memory`` bytes more, and yield the synthesizer.
 
         An OutOfMemoryError gets advice on how to fix it; the model stays usable for the next run.
         """
-        with on_devices(self.models[:1]) as [ready]:
+        with on_devices(self.models[:1], memory) as [ready]:
             yield ready
 
     @contextmanager
@@ -197,11 +197,11 @@ def load_managed(path: Path, options: LoadOptions, device: torch.device | None =
 
 
 @contextmanager
-def on_devices(models: Sequence[LoadedModel]) -> Iterator[list[Synthesizer]]:
+def on_devices(models: Sequence[LoadedModel], memory: int = 0) -> Iterator[list[Synthesizer]]:
     """Yield models on their devices; an OutOfMemoryError gets advice, and keeps its type, on which ComfyUI unloads."""
     patchers = dict.fromkeys(one.patcher for one in models)  # models with adapters share the first one's
     try:
-        management.load_models_gpu(list(patchers), force_full_load=True)
+        management.load_models_gpu(list(patchers), memory, force_full_load=True)
         yield [one.synthesizer for one in models]
     except torch.cuda.OutOfMemoryError as error:
         raise torch.cuda.OutOfMemoryError(

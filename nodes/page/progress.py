@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 from comfy.model_management import throw_exception_if_processing_interrupted
 from comfy.utils import ProgressBar
 
@@ -47,6 +48,12 @@ class NodeProgress:
             server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
             if self._node_id is not None and server.client_id is not None:  # the page that queued the prompt
                 server.send_progress_text(text, self._node_id, server.client_id)
+
+    def show_image(self, image: np.ndarray) -> None:
+        """Show uint8 RGB ``[H, W, 3]`` on the node while it runs, as samplers show their previews."""
+        from PIL import Image
+
+        self._bar.update_absolute(self._bar.current, preview=("PNG", Image.fromarray(image), None))
 
     def fill(self) -> None:
         """Fill the bar: the expected number of frames is an estimate."""

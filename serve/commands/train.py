@@ -35,6 +35,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.hearing.whisper import load_whisper
+    from ...morph.speech.lines import Spoken
     from ...morph.training.pairs import read_folder
     from ...morph.training.train_voice import Places, VoiceTraining, Watcher, train_voice
     from ...morph.training.trainer import Losses, Training
@@ -61,6 +62,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
             def show_losses(self, history: Sequence[Losses]) -> None:
                 console.note(describe(history[-1]))
+
+            def play(self, name: str, sample: Spoken) -> None:
+                """Samples are for ComfyUI's page."""
 
         trained = train_voice(model, asked, recogniser, places, Terminal())
     console.note(trained.report)

@@ -29,7 +29,7 @@ NODES = {
     "MorphTTSSaveSubtitles", "MorphTTSSaveSpeech", "MorphTTSSpeechFromFile", "MorphTTSScriptFromFile",
     "MorphTTSWordCheck", "MorphTTSSpeedPitch", "MorphTTSDub", "MorphTTSRemoteModel",
     "MorphTTSWordCaptions", "MorphTTSTrimRecording", "MorphTTSPronunciation",
-    "MorphTTSLoadLora", "MorphTTSShiftVoice", "MorphTTSTranscribe",
+    "MorphTTSLoadLora", "MorphTTSShiftVoice", "MorphTTSTranscribe", "MorphTTSTrainVoice",
 }  # fmt: skip
 BASE = "Qwen3-TTS-12Hz-0.6B-Base"
 

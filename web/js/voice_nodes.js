@@ -5,7 +5,8 @@ import { runOf } from "./runs.js"
 
 export const LOADER = "MorphTTSLoadVoice" // its widget "name" is the list of saved voices
 export const PRESET = "MorphTTSPresetVoice"
-const SAVER = "MorphTTSSaveVoice"
+const SAVERS = ["MorphTTSSaveVoice", "MorphTTSTrainVoice"]
+const LISTS = { [LOADER]: "name", MorphTTSLoadLora: "adapter" } // the widget of each list that they change
 const VOICE = "MORPH_TTS_VOICE" // the type of a socket
 const STEP = 40, GAP = 20 // pixels: between places that are tried, and between nodes
 
@@ -22,17 +23,21 @@ export function presetInputs(name) {
   return listed.includes(name) ? { speaker: name } : { speaker: listed[0], custom_speaker: name }
 }
 
-/** All Load Voice nodes of the open workflow, those in subgraphs too. */
-export const loaders = () => allNodes().filter((node) => node.type === LOADER)
+const nodesOf = (type) => allNodes().filter((node) => node.type === type)
 
-/** Read the list of saved voices again, for the Load Voice nodes that are there and those that will be added. */
+/** All Load Voice nodes of the open workflow, those in subgraphs too. */
+export const loaders = () => nodesOf(LOADER)
+
+/** Read the lists of saved voices and LoRAs again, for the nodes that are there and those that will be added. */
 export async function refreshLists() {
-  const { [LOADER]: definition } = await app.getNodeDefs()
-  await app.registerNodeDef(LOADER, definition)
-  const names = optionsOf(definition.input.required.name)
-  for (const node of loaders()) {
-    const list = widgetOf(node, "name")
-    if (list) list.options.values = [...names]
+  const definitions = await app.getNodeDefs()
+  for (const [type, name] of Object.entries(LISTS)) {
+    await app.registerNodeDef(type, definitions[type])
+    const names = optionsOf(definitions[type].input.required[name])
+    for (const node of nodesOf(type)) {
+      const list = widgetOf(node, name)
+      if (list) list.options.values = [...names]
+    }
   }
   app.canvas.setDirty(true, true)
 }
@@ -86,14 +91,14 @@ export function addVoiceNode(voice, element) {
   return node
 }
 
-/** Save Voice has run: its voice can be chosen, and the Voices tab is told. */
+/** Save Voice or Train Voice has run: its voice can be chosen, and the Voices tab is told. */
 async function onExecuted({ detail }) {
   const { types } = await runOf(detail.prompt_id)
-  if (types.get(String(detail.node)) !== SAVER) return
+  if (!SAVERS.includes(types.get(String(detail.node)))) return
   try {
     await refreshLists()
   } catch (error) {
-    console.warn("voices: the lists of Load Voice are as before:", error)
+    console.warn("voices: the lists of voices are as before:", error)
   }
   document.dispatchEvent(new CustomEvent("morph.voices.changed"))
 }

@@ -192,9 +192,7 @@ def test_if_no_recording_can_be_used_each_has_its_reason(load, places) -> None:
     )
     with pytest.raises(ValueError) as error:
         train(load(), places, asked=asked)
-    assert str(error.value).startswith(
-        "no recording can be used:\nb.wav: it is broken\na: no speech is found"
-    )
+    assert str(error.value).startswith("no recording can be used: b.wav: it is broken\na: no speech is found")
 
 
 def test_a_disk_without_room_is_noticed_before_the_training(load, places, monkeypatch) -> None:

@@ -21,8 +21,7 @@ def test_a_trained_voice_speaks_by_its_name(run, checkpoints, tmp_path) -> None:
     assert without.code == 2 and "only if the speaker has agreed: add --consent" in without.err
     done = run("train", data, "--name", "anna", "--consent", *small, *model)
     assert done.code == 0 and "trained anna on 3 recordings" in done.err and "update 2: loss" in done.err
-    models = tmp_path / "home" / ".qwen3-tts-morph" / "models"
-    assert done.lines == [str(models / "qwen3-tts-loras" / "anna")]
+    assert done.lines == [str(tmp_path / "home" / ".qwen3-tts-morph" / "qwen3-tts-loras" / "anna")]
     spoken = run(
         *("speak", "Hello.", "--lora", "anna", "--voice", "anna", "--max-seconds", "0.5", "--out", "a.wav"),
         *model,
