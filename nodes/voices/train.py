@@ -11,12 +11,12 @@ import folder_paths
 from comfy_api.latest import io
 
 from ...morph.hearing.whisper import check_installed
-from ...morph.options import CONSENT, RECOGNISERS, TRAINING_UPDATES
+from ...morph.options import CONSENT, RECOGNISER, RECOGNISERS, TRAINING_UPDATES
 from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.voice.recording import SUFFIXES, Recording
 from .. import inputs
 from ..folders import folders, voice_library
-from ..models.load import DEFAULT_SIZE, load_recogniser
+from ..models.load import load_recogniser
 from ..models.memory import ManagedModel, check_voice, shown
 from ..page.clips import show, to_clip
 from ..page.live import PlayedSpeech, announce
@@ -48,7 +48,7 @@ class TrainVoice(io.ComfyNode):
             io.Audio.Input("audio", optional=True),
             io.String.Input("transcripts", optional=True, force_input=True),
             VoiceSocket.Input("voice", optional=True),
-            inputs.choice("recogniser", [NO_RECOGNISER, *RECOGNISERS], DEFAULT_SIZE, optional=True),
+            inputs.choice("recogniser", [NO_RECOGNISER, *RECOGNISERS], RECOGNISER, optional=True),
             inputs.choice("layers", ("talker", "all"), "talker", optional=True),
             inputs.number("rank", 16, (1, 128), optional=True),
             inputs.number("steps", 0, (0, 10_000), optional=True),
