@@ -14,7 +14,7 @@ from ...postprocess.ends import EndTrim
 from ...postprocess.join import StreamJoin
 from ..options import GenerateOptions
 from .lines import LineReport, PieceSpan, Spoken
-from .pieces import LinePieces, Piece, concatenate, text_as_spoken
+from .pieces import NO_SAMPLES, LinePieces, Piece, concatenate, text_as_spoken
 from .takes import CAP, ENDS, WRONG, Take
 
 log = logging.getLogger(__name__)
@@ -95,14 +95,15 @@ def join_pieces(
         # Most lines: a copy would take as long as the rest of the assembly.
         [(piece, take)] = own
         return take.waveform, (PieceSpan(piece.text, 0, len(take.waveform), take.decoded.trace),)
-    joined = LineJoin(sample_rate, options.trim_ends)
+    joined, waves = LineJoin(sample_rate, options.trim_ends), []
     for piece, take in own:
-        joined.begin_piece(piece.pause_s, len(take.waveform))
-        joined.add(take.waveform)
-        joined.end_piece()
-    joined.limit(0, own[-1][0].after_s if own and has_ended else 0.0)
-    waveform = joined.take(is_last=True)
-    first, last, spans = joined.lead, len(waveform) - joined.after, []
+        pause = joined.begin_piece(piece.pause_s, len(take.waveform))
+        waves.append(joined.take([pause, joined.add(take.waveform), joined.end()]))
+    joined.after_s = own[-1][0].after_s if own and has_ended else 0.0
+    waves.append(joined.take([joined.limit(0)], is_last=True))
+    waveform = concatenate(waves)
+    first, last = joined.lead, len(waveform) - round(joined.after_s * sample_rate)
+    spans = []
     for (piece, take), place in zip(own, joined.places, strict=True):
         begin = place + joined.offset
         # A first or last piece that is silent may have been trimmed away completely.
@@ -111,59 +112,41 @@ def join_pieces(
     return waveform, tuple(spans)
 
 
-class LineJoin:
-    """Joins the pieces of a line, each added in parts: pauses, crossfades, and silence cut at its ends.
+class LineJoin(StreamJoin):
+    """Joins the pieces of a line with pauses or crossfades, and cuts the silence at its ends.
 
-    ``lead`` and ``after`` are samples of silence at the ends, which are not cut; ``places`` is where pieces begin in
-    the samples between them, before silence is cut, and ``taken`` counts the samples of ``take``.
+    ``lead`` samples and ``after_s`` seconds of silence at the ends are not cut. ``places`` is where the pieces begin
+    between them before silence is cut; ``taken`` counts the samples of ``take``.
     """
 
     def __init__(self, sample_rate: int, trims_ends: bool):
-        self._rate, self._fade = sample_rate, round(CROSSFADE_MS / 1000 * sample_rate)
-        self._join = StreamJoin(None, self._fade)
-        self._trim = EndTrim(sample_rate) if trims_ends else None
-        self._parts: list[Waveform] = []
-        self.lead = self.after = self.taken = 0
+        super().__init__(None, round(CROSSFADE_MS / 1000 * sample_rate))
+        self._rate, self._trim = sample_rate, EndTrim(sample_rate) if trims_ends else None
+        self._joined = self.lead = self.taken = 0
+        self.after_s = 0.0
         self.places: list[int] = []
-        self._end = 0  # of the current piece so far
 
     @property
     def offset(self) -> int:
         """The shift from a place to the line's waveform."""
         return self.lead - (0 if self._trim is None else self._trim.start)
 
-    @property
-    def has_samples(self) -> bool:
-        return any(map(len, self._parts))
-
-    def begin_piece(self, pause_s: float, length: float = math.inf) -> None:
+    def begin_piece(self, pause_s: float, length: float = math.inf) -> Waveform:
         """Begin a piece after a pause, or with a crossfade, which takes at most half of its ``length``."""
-        pause, place = round(pause_s * self._rate), self.places[-1] if self.places else 0
+        pause, tail = round(pause_s * self._rate), 0 if self._tail is None else len(self._tail)
         if not self.places:
             self.lead, pause = pause, 0
-        elif pause:
-            self._parts.append(self._join.gap(pause))
-        self._end += pause or -int(min(self._fade, (self._end - place) // 2, length // 2))
-        self.places.append(self._end)
+        self.places.append(self._joined + tail + (pause or -int(min(tail, length // 2))))
+        return self.gap(pause) if pause else NO_SAMPLES
 
-    def add(self, samples: Waveform) -> None:
-        self._end += len(samples)
-        self._parts.append(self._join.add(samples))
-
-    def end_piece(self) -> None:
-        self._parts.append(self._join.end())
-
-    def limit(self, pieces: int, after_s: float = 0.0) -> None:
-        """Set how many pieces have not ended, the current one included, and the silence after them."""
-        self.after = round(after_s * self._rate)
-        self._parts.append(self._join.limit(pieces))
-
-    def take(self, is_last: bool) -> Waveform:
-        """Return the samples that are final now."""
-        parts, self._parts = self._parts, []
+    def take(self, parts: Sequence[Waveform], is_last: bool = False) -> Waveform:
+        """Return the samples of the line that are final, after those of the joined pieces in ``parts``."""
+        samples = concatenate(parts)
+        self._joined += len(samples)
+        parts = [samples]
         if self._trim is not None:
-            parts = [self._trim.add(concatenate(parts)), *([self._trim.end()] if is_last else [])]
-        ends = 0 if self.taken else self.lead, self.after if is_last else 0
+            parts = [self._trim.add(samples), *([self._trim.end()] if is_last else [])]
+        ends = 0 if self.taken else self.lead, round(self.after_s * self._rate) if is_last else 0
         lead, after = (np.zeros(count, dtype=np.float32) for count in ends)
         samples = concatenate([lead, *parts, after])
         self.taken += len(samples)

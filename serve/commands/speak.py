@@ -120,6 +120,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
         if is_streamed(options):
             once = replace(settings, retries=0)  # played audio cannot be replaced
             spoken = speak_live(synthesizer, line, once, sink, console)
+        elif options.stdin:
+            spoken = speak_live(synthesizer, line, settings, lambda _: None, console)
         else:
             spoken = speak_complete(synthesizer, line, settings, ear, console)
             if options.out == STDOUT:
@@ -165,8 +167,6 @@ def speak_complete(
     from ...morph.batch.batch import Batch
     from ...morph.kept.render import Listener, RenderOptions, speak_lines
 
-    if not isinstance(line.text, str):
-        return speak_live(synthesizer, line, settings, lambda _: None, console)
     with console.progress() as show, Batch(synthesizer, settings.batch_size, linger_s=None) as speaks:
         return speak_lines(speaks, [line], settings, RenderOptions(check=ear), Listener(show))[0]
 

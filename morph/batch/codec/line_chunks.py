@@ -72,8 +72,9 @@ class LineChunks:
         if not self._left:
             return None
         self.course = ENDED if self.piece is None else COMPLETE
-        self._join.limit(len(self._later) + (self.piece is not None), after_s)
-        return self._chunk(NO_CODES, now) if self.ended else None
+        self._join.after_s = after_s
+        samples = self._join.limit(len(self._later) + (self.piece is not None))
+        return self._chunk(NO_CODES, [samples], now) if self.ended else None
 
     def cancel(self) -> None:
         for piece in (self.piece, *self._later):
@@ -144,35 +145,37 @@ class LineChunks:
         if decoding is None or (piece := self.piece) is None:
             return None
         (codes, numbers), begin, join = decoding, piece.decoded, self._join
-        if not begin:
-            join.begin_piece(piece.pause_s)
+        parts = [] if begin else [join.begin_piece(piece.pause_s)]
         self._left -= len(codes)
         piece.decoded += len(codes)
         piece.waves.append(wave)
-        join.add(wave)
+        parts.append(join.add(wave))
         if piece.ended is not None and not piece.waiting:  # its end comes with its last frames
-            join.end_piece()
+            parts.append(join.end())
             self._next_piece()
         if not self._left:
-            self._cut()
+            parts += self._cut()
         words = None
         if numbers is not None:
             place = join.places[-1] + join.offset
             words = ChunkTrace(numbers, len(join.places) - 1, begin, place, piece.text)
-        chunk = self._chunk(codes, now, words) if len(codes) or self.ended or join.has_samples else None
+        has_samples = len(codes) or self.ended or any(map(len, parts))
+        chunk = self._chunk(codes, parts, now, words) if has_samples else None
         return Output(self.number, chunk, self.piece is not piece)
 
-    def _cut(self) -> None:
-        """End the line at its limit, with the samples held back. No silence follows."""
-        course, has_begun = self.course, self.piece is not None and self.piece.decoded > 0
-        self._join.limit(int(has_begun))
-        if has_begun:
-            self._join.end_piece()
+    def _cut(self) -> list[np.ndarray]:
+        """End the line at its limit; return the samples held back. No silence follows."""
+        self._join.after_s, course = 0.0, self.course
+        has_begun = self.piece is not None and self.piece.decoded > 0
+        parts = [self._join.limit(1), self._join.end()] if has_begun else [self._join.limit(0)]
         self.cancel()
         self.course = ENDED if course == ENDED else CUT
+        return parts
 
-    def _chunk(self, codes: torch.Tensor, now: float, words: ChunkTrace | None = None) -> Chunk:
-        start, samples = self._join.taken, self._join.take(self.ended)
+    def _chunk(
+        self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
+    ) -> Chunk:
+        start, samples = self._join.taken, self._join.take(parts, self.ended)
         chunk = Chunk(codes, samples, start, self.ended, words=words)
         self.sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
         return chunk
