@@ -48,7 +48,6 @@ class MimiEncoder(nn.Module):
         return torch.stack([*first, *acoustic.encode(states, self.groups - len(first))], dim=1)
 
     def _transform(self, states: torch.Tensor) -> torch.Tensor:
-        """Run the causal transformer over ``[1, T, H]``."""
         length = states.shape[1]
         rope = RopeTable.build(self.config, length, states.device, states.dtype)
         seen = torch.ones(length, length, dtype=torch.bool, device=states.device).tril()

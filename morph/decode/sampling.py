@@ -43,7 +43,6 @@ def filter_logits(scores: torch.Tensor, sampling: TokenSampling) -> torch.Tensor
 
 
 def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Keep the most probable tokens up to and including the one that crosses ``top_p``."""
     ordered, order = scores.sort(dim=-1, descending=False)
     remove = ordered.softmax(dim=-1).cumsum(dim=-1) <= (1 - top_p)
     remove[..., -1:] = False

@@ -73,7 +73,6 @@ class EagerTalker:
         return token_on(query, own, self._spans, own.new_ones(own.shape[:2], dtype=torch.bool))
 
     def _angles(self, start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosines and sines of positions, ``[T, head_dim]``."""
         model = self.model
         if self._rope is None or not self._rope.fits(end, model.device, model.dtype):
             self._rope = RopeTable.build(model.talker.config, end + TABLE_STEP, model.device, model.dtype)

@@ -256,7 +256,6 @@ class GraphDecoder:
             unwritten.clear()
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
-        """Begin a single line whose prompt is a voice's cached prefix and one position."""
         # A new prefix is prefilled separately, so the line's codes do not depend on whether it was cached.
         state, window = self._started, choose_window(len(prefix.embeds) + 1)
         cache, prefixes = state.slots.cache, state.prefixes
@@ -551,7 +550,6 @@ class GraphRows:
         self._group = group
 
     def _goes_on(self, stopped: Sequence[int]) -> bool:
-        """Whether a line has more frames than those in flight."""
         return any(
             self._table.reached(row) - request.prompt.length < request.guard.max_frames
             for row, request in self.lines.items()
@@ -595,7 +593,6 @@ class GraphRows:
 
     @property
     def _awaited(self) -> int:
-        """How many streamed lines have their first frame in flight."""
         return sum(launched and self.lines[row].is_streamed for row, launched in self._unread.items())
 
     @property

@@ -1,17 +1,8 @@
 """Fused Triton kernels of a frame, instead of the torch operations of ``frame/step.py``.
 
-Nothing here imports Triton before ``available`` returns None. Counted before the design was chosen (0.6B, bf16, one
-line; an H200 copies 4.3 TB/s, its data sheet says 4.8):
-
-    kernel, per layer          weights  read in  programs
-    RMSNorm + qkv               8.4 MB   2.0 us       256
-    attention + o-proj          4.2 MB   1.0 us       128   (the talker: attention alone before it, 128)
-    RMSNorm + gate_up + SwiGLU 12.6 MB   2.9 us       192
-    down + residual             6.3 MB   1.5 us       256
-
-A frame's 103 layers take 0.75 ms to read, but each kernel of a dependent chain costs 2 to 3 us however small it is.
-Hence few kernels (4 per layer of the predictor, 5 of the talker), which load their weights into registers before they
-wait for their input and do little work after: a warp takes about two cycles per instruction. See ``docs/kernels.md``.
+Nothing here imports Triton before ``available`` returns None. Each kernel of a dependent chain costs 2 to 3 us however
+small it is. Hence few kernels, which load their weights before they wait for their input and do little work after: a
+warp takes about two cycles per instruction. See ``docs/kernels.md``.
 """
 
 from __future__ import annotations

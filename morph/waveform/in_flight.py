@@ -95,7 +95,6 @@ class RowsInFlight(InFlight):
             self._launched.append((row, self._start(row)))
 
     def _copy(self) -> None:
-        """Copy the samples of the oldest launched row."""
         row, samples = self._launched.popleft()
         self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait())))
         self._launch()

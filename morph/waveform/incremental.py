@@ -341,7 +341,6 @@ class RowStream:
             self._take_pinned()
 
     def _decode_nothing(self, size: int, ops: TorchOps) -> None:
-        """Decode no frames, with copies of some lines' states."""
         lines = torch.arange(size, device=self._inputs.device)
         inputs = torch.zeros_like(self._inputs[:size])
         decode_step(self._weights, self._states.gather(lines), inputs[:, :, :-1], inputs[:, 0, -1], ops)
@@ -380,7 +379,6 @@ class RowStream:
                 self._graphs.prepare(("skip", size), lambda: self._step(self._put({}, size), wanted=False))
 
     def _size(self, lines: int) -> int:
-        """Return the batch size of a step in which this many lines have frames."""
         return min(next_power_of_2(lines), self.lines)
 
     def _step(self, rows: Mapping[int, int], wanted: bool = True) -> None:
