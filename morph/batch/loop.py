@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from typing import TypeVar
 
 import torch
 
-from ..decode.loop import Decoding, Suspended
+from ..decode.loop import Decoding
 from ..decode.rows import Ahead, Group, LineRequest, RowPlan
 from ..engine import Choice
 from ..model.finite import NotFinite
@@ -74,12 +73,9 @@ class Loop:
         self.speed = Speed(1 / FRAME_RATE)
         self._active: dict[int, Utterance] = {}
         self._streamed: list[LineChunks] = []  # of the streamed ones of them
-        self._late: list[Utterance] = []  # those whose text is written into their rows as it comes
         self._by_row: dict[int, Utterance] = {}
         self._admit_at = self._exchange_at = 0.0
         self._planned_at, self._planned_s = 0.0, PLANNED_S
-        self._groups = Counter[Group]()  # of the rows
-        self._prompts: deque[Piece] = deque()  # of queued pieces, to be made while the device is busy
 
     def join(self, scheduler: Scheduler, inboxes: Sequence[Inbox], names: Sequence[str], device: int) -> None:
         """Take utterances from this scheduler, as one of these devices; before there are any."""
@@ -180,8 +176,6 @@ class Loop:
         if not failed:  # it did not begin: the first one would be retried for ever
             failed = self.scheduler.next(self._device, 1, time.perf_counter())
         self._by_row.clear()
-        self._groups.clear()
-        self._prompts.clear()
         for one in failed:
             self._finish(one, error, is_shared=len(failed) > 1)
 
@@ -191,15 +185,14 @@ class Loop:
         if self._is_list:
             needed = needed_rows(model, self.scheduler.utterances)
             self._rows = max(1, min(self._most_rows, -(-needed // len(self._inboxes))))
-        self._turns = CodecSteps(
-            partial(engine.open_codec, model, choice, self._rows), model.codec, self.speed
-        )
+        open_codec = partial(engine.open_codec, model, choice, self._rows)
+        self._turns = CodecSteps(open_codec, model.codec, self.speed, partial(deliver, self._active))
         self._whole = OfflineCodec(
             partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open)
         )
         describe = partial(engine.describe, model, choice)
         builder = engine.prompt_builder(model)
-        self._shared = Shared(builder, self.speed, describe, engine.texts, self._prompts, self._is_list)
+        self._shared = Shared(builder, self.speed, describe, engine.texts, self._is_list)
         if self._ahead.lines:
             engine.prepare_codec(model, choice, self._turns.codec)
         for one in self._own:
@@ -246,11 +239,11 @@ class Loop:
             self._make_complete()
         if self.inbox.changed or self.inbox.is_closed:
             self._handle()
-        for one in self._late:
-            fails_alone(one, one.follow)
-            if one.tokens is not None and one.tokens.done:
-                self._note_active()
-                self._settle(one)
+        for one in list(self._active.values()):
+            if (tokens := one.tokens) is not None and not tokens.done:
+                fails_alone(one, one.follow)
+                if tokens.done:
+                    self._settle(one)
         self._decoding.rows.late = self._comes_late
         if self.scheduler.wanted:
             self._admit()
@@ -258,17 +251,21 @@ class Loop:
                 self._exchange()
         if self._ahead.lines:
             self._prepare_beside()
+        groups = {one.group for one in self._by_row.values()}
+        if len(groups) <= 1:
+            return self._make_frame(*groups)
         # Another group, if all lines of one wait for text.
-        return self._make_frame() or any(self._make_frame() for _ in range(1, len(self._groups)))
+        return any(self._make_frame(self.scheduler.group(self._device, time.perf_counter())) for _ in groups)
 
-    def _make_frame(self) -> bool:
-        decoding, group = self._decoding, next(iter(self._groups), None)
-        if len(self._groups) > 1:
-            group = self.scheduler.group(self._device, time.perf_counter())
-        if goes_on := decoding.step(group):
-            self._meanwhile(decoding.rows.began)
+    def _make_frame(self, group: Group | None = None) -> bool:
+        if goes_on := self._decoding.step(group):
+            self._meanwhile(self._decoding.rows.began)
+        return self._read_frames() or goes_on
+
+    def _read_frames(self) -> bool:
+        decoding, has_read = self._decoding, False
         while (ended := decoding.read()) is not None:
-            goes_on = True
+            has_read = True
             for row, end in ended:
                 self._settle(self._leave_row(row, end))
             if lines := decoding.buffers.appended:
@@ -277,8 +274,8 @@ class Loop:
                 if self._streamed:
                     comes = self.inbox.changed and len(self._streamed) <= FEW and self.scheduler.has_live
                     has_room = len(self._by_row) < self._rows
-                    self._deliver(self._turns.step(self._streamed, bool(comes and has_room)))
-        return goes_on
+                    self._turns.step(self._streamed, bool(comes and has_room))
+        return has_read
 
     def _prepare_beside(self) -> None:
         """Do the next first call or capture that is planned, if no reader runs dry meanwhile."""
@@ -312,7 +309,7 @@ class Loop:
             if has_model and not one.speech.is_cancelled:
                 fails_alone(one, one.follow if one.take else partial(self._open_early, one))
             if one.suspended is not None:
-                self._drain(one)
+                self._flush([one])
             self._settle(one)
 
     def _handle_unclaimed(self, one: Utterance) -> None:
@@ -327,17 +324,17 @@ class Loop:
 
     def _settle(self, one: Utterance) -> None:
         """Give an utterance the status that follows from what has happened, and tell the scheduler."""
-        status, chunks = one.settle(), one.chunks
+        status = one.settle()
         if one.rows and status is not Status.RUNNING:
             for row in list(one.rows):
                 self._leave_row(row, "cancelled")
             status = one.settle()
         if one.number in self._active and not (one.rows or one.suspended or one.in_codec):
             # A slow reader's line keeps no state in the codec.
-            while chunks is not None and chunks.has_codes and one.speech.is_full and self._flush([chunks]):
-                status = one.settle()
-            if chunks is None or not (chunks.has_codes or chunks.in_codec is not None):
+            self._flush([one], are_full=True)
+            if one.chunks is None or not (one.chunks.has_codes or one.chunks.in_codec is not None):
                 self._deactivate(one)
+            status = one.settle()
         if status is Status.DONE:
             self._finish(one)
         else:
@@ -397,7 +394,6 @@ class Loop:
     def _note_active(self) -> None:
         running = [one for one in self._active.values() if one.suspended is None]
         self._streamed = [one.chunks for one in running if one.chunks is not None]
-        self._late = [one for one in running if one.tokens is not None and not one.tokens.done]
 
     # Rows
 
@@ -411,11 +407,13 @@ class Loop:
             if one is None:
                 return
             [row] = one.rows
-            if (state := self._decoding.suspend(row)) is None:  # its end has come
+            self._decoding.rows.settle()
+            self._read_frames()
+            if row not in one.rows:  # its end has come
                 return
             self._forget_row(row)
-            one.suspend(row, state)
-            self._drain(one)
+            one.suspend(row, self._decoding.suspend(row))
+            self._flush([one])
             self._note_active()
             self._settle(one)
             self._admit()
@@ -440,19 +438,16 @@ class Loop:
             before = room
             for one in admitted:
                 if one.suspended is not None:
-                    self._resume(one, one.suspended)
+                    row = self._decoding.resume(one.suspended)
+                    one.resume(self._decoding.buffers, row)
+                    self._by_row[row] = one
+                    self._note_active()
                 elif (begun := self._begin(one)) is not None:
                     entering.append(begun)
                 else:
                     continue
                 room -= 1
         return entering
-
-    def _resume(self, one: Utterance, state: Suspended) -> None:
-        row = self._decoding.resume(state)
-        one.resume(self._decoding.buffers, row)
-        self._hold_row(row, one)
-        self._note_active()
 
     def _begin(self, one: Utterance) -> Entering | None:
         """Begin the next piece of an admitted utterance; None if it has none after all."""
@@ -474,17 +469,12 @@ class Loop:
             return
         rows = self._decoding.admit([request for _, _, request in entering])
         for row, (one, piece, _) in zip(rows, entering, strict=True):
-            self._hold_row(row, one)
+            self._by_row[row] = one
             one.enter_row(self._decoding.buffers, row, piece)
-
-    def _hold_row(self, row: int, one: Utterance) -> None:
-        self._by_row[row] = one
-        self._groups[one.group] += 1
 
     def _forget_row(self, row: int) -> Utterance:
         one = self._by_row.pop(row)
         self._turns.wake(row)
-        self._groups = self._groups - Counter([one.group])
         self._admit_at = 0.0
         self.scheduler.release(one, time.perf_counter())
         return one
@@ -502,34 +492,22 @@ class Loop:
             assert one.chunks is not None
             self._turns.begin_ahead(one.chunks, one.rows[row], codes)
         if len(self._streamed) > FEW:
-            self._deliver(self._turns.settle())
-        for _ in range(min(PROMPTS_PER_FRAME, len(self._prompts))):
-            self._prompts.popleft().prompt.make_rows()
+            self._turns.settle()
+        prompts = self._shared.prompts
+        for _ in range(min(PROMPTS_PER_FRAME, len(prompts))):
+            prompts.popleft().prompt.make_rows()
 
     # Samples
 
-    def _deliver(self, outputs: Sequence[Output]) -> None:
-        """Apply results of the codec: the only place that does."""
-        for output in outputs:
-            if (one := self._active.get(output.number)) is not None:
-                one.deliver(output)
-
-    def _flush(self, lines: Sequence[LineChunks]) -> bool:
-        """Decode and deliver waiting frames of lines, as no others come soon; return whether there were any."""
-        self._deliver(self._turns.settle())
-        outputs = self._turns.flush(lines)
-        self._deliver(outputs or ())
-        return outputs is not None
-
-    def _drain(self, one: Utterance) -> None:
-        while one.chunks is not None and not one.speech.is_full and self._flush([one.chunks]):
-            pass
+    def _flush(self, utterances: Iterable[Utterance], are_full: bool = False) -> None:
+        """Decode and deliver all waiting frames of lines with a full reader, or without; no others come soon."""
+        ready = [one.chunks for one in utterances if one.chunks is not None]
+        while ready := [one for one in ready if one.piece is not None and one.speech.is_full == are_full]:
+            if not self._turns.flush(ready):
+                return
 
     def _make_complete(self) -> None:
-        """Decode offline pieces: many together, or beside streams what takes half as long as readers can wait.
-
-        If no line streams, frames go on meanwhile: the device waits for nothing.
-        """
+        """Decode offline pieces: many together, or beside streams what takes half as long as readers can wait."""
         self._take_complete(until=time.perf_counter() + JUDGE_S)
         whole, is_list = self._whole, self._is_list
         if not whole.count or whole.is_decoding:  # a reader would wait for all in flight
@@ -541,10 +519,7 @@ class Loop:
             gathered = whole.waited_s >= (GATHER_LIST_S if is_list else GATHER_S)
             is_due = whole.count >= self._rows or (gathered and not (is_list and self.scheduler.wanted))
             most = whole.count if is_due else 0
-        if most and self._streamed:
-            whole.run(most)
-            self._take_complete(until=math.inf)
-        elif most:
+        if most:
             whole.start(most)
 
     def _take_complete(self, until: float, wait: bool = False) -> None:
@@ -562,8 +537,8 @@ class Loop:
                 self._whole.start()
             self._take_complete(until=0.0, wait=True)
             return True
-        while self._flush([one for one in self._streamed if not one.speech.is_full]):
-            pass
+        self._turns.settle()
+        self._flush(self._active.values())
         self.speed.rest()
         if self.inbox.changed:
             return True
@@ -574,6 +549,11 @@ class Loop:
             return True
         # The last one admitted had no piece after all.
         return self.scheduler.offers(self._device, time.perf_counter()) or self.inbox.wait(self._linger_s)
+
+
+def deliver(active: Mapping[int, Utterance], output: Output) -> None:
+    if (one := active.get(output.number)) is not None:
+        one.deliver(output)
 
 
 def fails_alone(one: Utterance, act: Callable[[], T]) -> T | None:

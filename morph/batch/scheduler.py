@@ -101,7 +101,6 @@ class Scheduler:
         # For each caller, sorted by key: what is fair between callers changes with every row.
         self._queues = {is_live: defaultdict[str, list[_Place]](list) for is_live in (True, False)}
         self._with_rows: dict[int, _Place] = {}
-        self._caller_rows, self._offline_rows = Counter[str](), Counter[int]()
         self._passed = Counter[int]()  # rows that streams got on a device since an offline utterance did
         self._streamed_at = defaultdict[int, float](lambda: -math.inf)  # when a stream had a row of a device
         self.wanted = 0  # rows, by all that are queued
@@ -173,7 +172,7 @@ class Scheduler:
         admitted: list[Utterance] = []
         with self.lock:
             fresh = self._fresh(device, free, now)
-            beside = [one.utterance for one in self._with_rows.values() if one.utterance.device == device]
+            beside = [one.utterance for one in self._beside(device)]
             while len(admitted) < free and not (beside and beside[-1].is_alone):
                 place = self._best(device, now, fresh > 0)
                 if place is None or (place.utterance.is_alone and beside):
@@ -212,8 +211,7 @@ class Scheduler:
         utterance that runs alone asks for another.
         """
         with self.lock:
-            places = [one for one in self._with_rows.values() if one.utterance.device == device]
-            running = [one.utterance for one in places if one.is_live]
+            running = [one.utterance for one in self._beside(device) if one.is_live]
             if not running or running[0].is_alone:
                 return None
             last = max(running, key=lambda one: (one.order, one.deadline(now)))
@@ -236,7 +234,7 @@ class Scheduler:
     def group(self, device: int, now: float) -> Group | None:
         """Return the group whose rows make the device's next frame; None if no row is held."""
         with self.lock:
-            places = [one for one in self._with_rows.values() if one.utterance.device == device]
+            places = self._beside(device)
         groups, stepped = {one.utterance.group for one in places}, self._stepped[device]
         if len(groups) <= 1:
             return next(iter(groups), None)
@@ -253,7 +251,7 @@ class Scheduler:
         if stream is None or offline is None:
             return stream or offline
         order = offline.utterance.order - stream.utterance.order
-        is_short = self._offline_rows[device] < max(1, self._rows[device] // OFFLINE_SHARE)
+        is_short = self._offline_rows(device) < max(1, self._rows[device] // OFFLINE_SHARE)
         is_due = is_short and self._passed[device] >= OFFLINE_SHARE - 1
         # A stream whose reader is full, or whose text has not come, has no use for a row now.
         return offline if order < 0 or (not order and is_due) or stream.key[1] == math.inf else stream
@@ -261,18 +259,28 @@ class Scheduler:
     def _first(self, is_live: bool, device: int, now: float, may_begin: bool = True) -> _Place | None:
         if not is_live:
             reserved = now - self._streamed_at[device] <= RESERVE_S
-            if self._offline_rows[device] >= max(1, self._rows[device] - reserved):
+            if self._offline_rows(device) >= max(1, self._rows[device] - reserved):
                 return None
+        rows = Counter[str]()  # of each caller
+        for place in self._with_rows.values():
+            rows[place.utterance.caller] += place.rows
 
         def fits(one: Utterance) -> bool:
             return one.device == device or (one.device < 0 and may_begin and one.allows(device))
 
         found = list[tuple[tuple[float, ...], _Place]]()
         for caller, queue in self._queues[is_live].items():
-            rows = self._caller_rows.get(caller, 0)
             fitting = (one for one in queue if fits(one.utterance))
-            found += [(one.rank(rows, now), one) for one in islice(fitting, LOOKS_AT if is_live else 1)]
+            found += [
+                (one.rank(rows[caller], now), one) for one in islice(fitting, LOOKS_AT if is_live else 1)
+            ]
         return min(found)[1] if found else None
+
+    def _beside(self, device: int) -> list[_Place]:
+        return [one for one in self._with_rows.values() if one.utterance.device == device]
+
+    def _offline_rows(self, device: int) -> int:
+        return sum([one.rows for one in self._beside(device) if not one.is_live])
 
     def _admit(self, place: _Place, device: int, now: float) -> None:
         self._passed[device] = self._passed[device] + bool(self._queues[False]) if place.is_live else 0
@@ -285,23 +293,14 @@ class Scheduler:
         self._hold(place, place.rows + 1)
 
     def _hold(self, place: _Place, rows: int) -> None:
-        more, place.rows = rows - place.rows, rows
-        caller = place.utterance.caller
-        self._caller_rows[caller] += more
-        if not self._caller_rows[caller]:
-            del self._caller_rows[caller]
-        self._offline_rows[place.utterance.device] += more * (not place.is_live)
+        place.rows = rows
         self._with_rows.pop(place.number, None)
         if rows:
             self._with_rows[place.number] = place
 
     def _enqueue(self, place: _Place, now: float) -> None:
-        one, rows, is_live = place.utterance, place.rows, place.utterance.is_live
-        if is_live != place.is_live:  # its rows are those of a stream from now on, or no longer
-            self._hold(place, 0)
-            place.is_live = is_live
-            self._hold(place, rows)
-        place.wants = one.wants
+        one = place.utterance
+        place.is_live, place.wants = one.is_live, one.wants
         if not place.wants:
             return
         if place.is_live:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import count
 
@@ -66,8 +66,9 @@ class Shared:
     speed: Speed
     describe: Callable[[], str]
     texts: Executor  # writes out figures
-    prompts: deque[Piece]  # offline pieces that want a row
     is_list: bool = False  # all lines are there from the beginning: cutting one delays no frame
+    # Offline pieces that want a row: their prompts are made while the device is busy.
+    prompts: deque[Piece] = field(default_factory=deque)
 
 
 class Utterance:
@@ -102,9 +103,8 @@ class Utterance:
         self._feed: TextFeed | None = None  # the source of pieces, until its end
         # The same, also after its end, if text is written into its row: the prompt has the first token only.
         self.tokens: TokenFeed | None = None
-        self._streamed = self._given = 0  # pieces that ``chunks`` has, and that were ready
+        self._given = 0  # pieces that were ready
         self.in_codec = 0  # offline pieces
-        self._sent_frames = self._sent_samples = 0
         self._stopped: str | None = None  # one of ``takes.STOPPED``, if the line is over before its end
         self._error: BaseException | None = None
         # The state of ``ready[0]``, which has left its row within the piece.
@@ -150,7 +150,8 @@ class Utterance:
     @property
     def left_s(self) -> float:
         """The seconds that it has to say."""
-        return max(0.0, (self.speech.progress.expected - self._sent_frames) / FRAME_RATE)
+        frames = 0 if self.chunks is None else self.chunks.frames
+        return max(0.0, (self.speech.progress.expected - frames) / FRAME_RATE)
 
     @property
     def wants(self) -> int:
@@ -196,7 +197,7 @@ class Utterance:
     def _open_chunks(self) -> None:
         speech, speed = self.speech, self.shared.speed
         sizes = ChunkSizes(speech.options.chunk_frames, speed, speech.delivery.held_s)
-        self.chunks = LineChunks(self.number, speech, sizes, self._rate, self.parts.sampling.line_frames)
+        self.chunks = LineChunks(self.number, speech, self.parts, sizes)
 
     def stream(self) -> None:
         """Stream an open offline line from now on, unless its samples are being decoded."""
@@ -239,9 +240,7 @@ class Utterance:
         progress.pieces = max(len(pieces), chars // (self.parts.limit or SHORT))
         if (chunks := self.chunks) is None:
             return
-        for piece in pieces[self._streamed :]:
-            chunks.add_piece(piece)
-        self._streamed = len(pieces)
+        chunks.go_on()
         if not is_over or chunks.ended:
             return
         after_s = 0.0 if self._stopped else sum(piece.after_s for piece in pieces)
@@ -333,12 +332,20 @@ class Utterance:
     def enter_row(self, buffers: RowBuffers, row: int, piece: Piece) -> None:
         self.rows[row] = piece
         piece.frames.enter(buffers, row)
+        if self.chunks is not None:
+            self.chunks.row = row
         self._count_frames()
+
+    def _take_out(self, row: int, frames: np.ndarray) -> Piece:
+        piece = self.rows.pop(row)
+        piece.frames.leave(frames)
+        if self.chunks is not None:
+            self.chunks.row = None
+        return piece
 
     def suspend(self, row: int, state: Suspended) -> None:
         """Take a piece out of its row until somebody has a row for it."""
-        piece = self.rows.pop(row)
-        piece.frames.leave(state.frames)
+        piece = self._take_out(row, state.frames)
         self.suspended = state
         self.ready.appendleft(piece)
 
@@ -349,8 +356,7 @@ class Utterance:
 
     def leave_row(self, row: int, frames: np.ndarray, ended: str) -> Piece | None:
         """Take a piece out of its row, with its frames; return it if its samples are wanted in one part."""
-        piece = self.rows.pop(row)
-        piece.frames.leave(frames)
+        piece = self._take_out(row, frames)
         piece.ended = ended
         self._count_frames()
         self.speech.progress.ended += len(frames)
@@ -415,9 +421,7 @@ class Utterance:
             self.fail(output.error)
             return
         chunk = output.chunk
-        if chunk is not None and not self.speech.is_cancelled:
-            self._sent_frames += len(chunk.codes)
-            self._sent_samples += len(chunk.samples)
+        if chunk is not None:
             self.speech.put(chunk)
             if self.status is not Status.RUNNING:
                 self.signal.set()
@@ -497,8 +501,10 @@ class Utterance:
             report = spoken.report
         else:
             takes = [piece.take for piece in parts.pieces if piece.take is not None]
-            seconds = self._sent_samples / self._rate
-            report = report_of(parts, takes, self._sent_frames, seconds, self._stopped)
+            frames, samples = (
+                (0, 0) if self.chunks is None else (self.chunks.frames, self.chunks.joined.taken)
+            )
+            report = report_of(parts, takes, frames, samples / self._rate, self._stopped)
         if keep:
             warn_of(report)
         if spoken is not None and is_complete and (speech.is_streamed or not keep):

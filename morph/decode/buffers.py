@@ -135,10 +135,6 @@ class LineFrames:
             return len(self._frames)
         return int(place[0].counts[place[1]])
 
-    @property
-    def row(self) -> int | None:
-        return None if self._place is None else self._place[1]
-
     def enter(self, buffers: RowBuffers, row: int) -> None:
         self._place = buffers, row
 

@@ -13,7 +13,7 @@ from ..model.finite import not_finite
 from ..model.model import Model
 from ..words.guard import WordGuard
 from .buffers import RowBuffers
-from .rows import BROKEN, Decoded, Frame, Group, LateText, LineRequest, Rows
+from .rows import BROKEN, Decoded, Group, LateText, LineRequest, Rows
 
 
 class Decoding:
@@ -23,7 +23,6 @@ class Decoding:
         self.rows = rows
         self.buffers = RowBuffers(rows.count, int(model.config.talker_config.codec_eos_token_id))
         self._late: dict[int, _LateRow] = {}
-        self._ended: deque[list[tuple[int, str]]] = deque()  # of frames that were read before their turn
 
     def admit(self, requests: Sequence[LineRequest]) -> list[int]:
         """Put lines into free rows; return the rows."""
@@ -36,26 +35,22 @@ class Decoding:
 
     def step(self, group: Group | None = None) -> bool:
         """Launch a frame of a group's lines whose text has come; return whether the device makes it now."""
-        if not self._late:
-            return self.rows.step((), group)
         stopped = []
-        lines = [(row, late) for row, late in self._late.items() if late.request.group == group]
-        for row, late in lines:
-            if not late.text.ready(late.frames):
+        for row, late in self._late.items():
+            if late.request.group != group:
+                continue
+            if late.text.ready(late.frames):
+                late.frames += 1
+            else:
                 stopped.append(row)
             if (part := late.text.take()) is not None:
                 self.rows.add_text(row, late.written, part)
                 late.written += len(part.rows)
             self.buffers.caps[row] = late.request.guard.max_frames
-        launched = self.rows.step(stopped, group)
-        for row, late in lines:
-            late.frames += row not in stopped
-        return launched
+        return self.rows.step(stopped, group)
 
     def read(self) -> list[tuple[int, str]] | None:
         """Read a frame; return the rows whose lines end with it, and how, or None if there is no frame."""
-        if self._ended:
-            return self._ended.popleft()
         frame = self.rows.read()
         return None if frame is None else self.buffers.append(frame)
 
@@ -65,20 +60,8 @@ class Decoding:
         self._late.pop(row, None)
         return self.buffers.release(row)
 
-    def suspend(self, row: int) -> Suspended | None:
-        """Free a row; return its line for ``resume``, or None if it has ended, which ``read`` then tells.
-
-        Frames in flight are read first: the host waits for the device.
-        """
-        self.rows.settle()
-        over = {row for ended in self._ended for row, _ in ended}
-        while (frame := self.rows.read()) is not None:
-            goes_on = ~np.isin(frame.rows, [*over])
-            ended = self.buffers.append(Frame(frame.rows[goes_on], frame.report[goes_on]))
-            self._ended.append(ended)
-            over.update(row for row, _ in ended)
-        if row in over:
-            return None
+    def suspend(self, row: int) -> Suspended:
+        """Free a row; return its line for ``resume``. First have ``Rows.settle`` called, and read all frames."""
         return Suspended(self.rows.suspend(row), self._late.pop(row, None), *self.buffers.leave(row))
 
     def resume(self, line: Suspended) -> int:
@@ -94,7 +77,7 @@ class _LateRow:
     def __init__(self, request: LineRequest, text: LateText):
         self.request, self.text = request, text
         self.written = len(request.prompt.trailing)  # positions of text
-        self.frames = 0
+        self.frames = 0  # launched
 
 
 @dataclass(frozen=True)

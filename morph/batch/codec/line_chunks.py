@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 
 from ...model.finite import NotFinite
 from ...speech.joined import LineJoin
-from ...speech.pieces import NO_SAMPLES, Piece
+from ...speech.pieces import NO_SAMPLES, LinePieces, Piece
 from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech
@@ -33,55 +32,49 @@ class Output:
 
 
 class LineChunks:
-    """The chunks of one line, which the codec knows by ``number``. Pieces are added in order, also while others play.
+    """The chunks of one line, which the codec knows by ``number``. Its pieces may come while others play.
 
-    The line ends after ``most`` frames of all pieces. ``tokens`` is its text, if that is written into its row as it
-    comes.
+    ``tokens`` is the line's text, if that is written into its row as it comes.
     """
 
-    def __init__(
-        self, number: int, speech: Speech, sizes: ChunkSizes, sample_rate: int, most: int | None = None
-    ):
+    def __init__(self, number: int, speech: Speech, parts: LinePieces, sizes: ChunkSizes):
         self.number, self.speech, self.sizes = number, speech, sizes
         self.reference = speech.line.voice.ref_codes  # int64 ``[R, groups]``, of an ICL voice
         self.tokens: TokenFeed | None = None
-        self.is_resting = False  # until ``CodecSteps`` sees that a chunk may be due
+        self.row: int | None = None
         # The codes and alignment numbers that the codec decodes now.
         self.in_codec: tuple[torch.Tensor, np.ndarray | None] | None = None
         self.piece: Piece | None = None  # the current one; None if the next one has not come
-        self._later: deque[Piece] = deque()
-        self._sample_rate, self._join = sample_rate, LineJoin(sample_rate, speech.options.trim_ends)
+        self._parts, self._index = parts, 0
+        self._most = parts.sampling.line_frames or math.inf
+        self.joined = LineJoin(parts.model.sample_rate, speech.options.trim_ends)
         self.course = OPEN
-        self._left: float = math.inf if most is None else most  # frames until the line's limit
+        self.frames = 0  # of all chunks so far
 
-    def add_piece(self, piece: Piece) -> None:
-        if self.course >= ENDED:
+    def go_on(self) -> None:
+        """Continue with the next piece, if it has come and the one before has ended."""
+        if self.piece is not None or self.ended:
             return
-        if self.piece is None:
-            self.piece = piece
-        else:
-            self._later.append(piece)
-
-    def _next_piece(self) -> None:
-        self.piece = self._later.popleft() if self._later else None
-        if self.piece is None and self.course == COMPLETE:
+        if self._index < len(self._parts.pieces):
+            self.piece = self._parts.pieces[self._index]
+        elif self.course == COMPLETE:
             self.course = ENDED
 
     def complete(self, now: float, after_s: float = 0.0) -> Chunk | None:
         """Note that no piece follows; return the line's last chunk if all have ended. ``after_s``: silence after it."""
-        if not self._left:
+        if self.frames >= self._most:
             return None
-        self.course = ENDED if self.piece is None else COMPLETE
-        self._join.after_s = after_s
-        samples = self._join.limit(len(self._later) + (self.piece is not None))
+        self.course = COMPLETE
+        self.go_on()
+        self.joined.after_s = after_s
+        samples = self.joined.limit(len(self._parts.pieces) - self._index)
         return self._chunk(NO_CODES, [samples], now) if self.ended else None
 
     def cancel(self) -> None:
-        for piece in (self.piece, *self._later):
-            if piece is not None:
+        if not self.ended:
+            for piece in self._parts.pieces[self._index :]:
                 piece.drop_waiting()
-        self._later.clear()
-        self.piece, self.course = None, ENDED
+            self.piece, self.course = None, ENDED
 
     @property
     def ended(self) -> bool:
@@ -109,7 +102,7 @@ class LineChunks:
         if self.in_codec is not None or not (self.tokens is None or self.tokens.done):
             return None
         size = sizes.largest if all_of_largest else sizes.full
-        return int(max(0, min(size, self._left) - piece.waiting))
+        return int(max(0, min(size, self._most - self.frames) - piece.waiting))
 
     def due(self, now: float, limits: ChunkLimits | None = None, hurry: bool = False) -> tuple[int, bool]:
         """Return how many waiting frames of the current piece to decode now, and whether they are urgent.
@@ -118,8 +111,9 @@ class LineChunks:
         """
         if (piece := self.piece) is None or self.in_codec is not None:
             return 0, False
-        waiting = int(min(len(piece.frames) - piece.decoded, self._left))
-        is_over = piece.ended is not None or waiting == self._left
+        left = self._most - self.frames
+        waiting = int(min(len(piece.frames) - piece.decoded, left))
+        is_over = piece.ended is not None or waiting == left
         if is_over or hurry or (self.tokens is not None and self.tokens.starved):
             return min(waiting, self.sizes.largest if is_over and limits else self.sizes.full), True
         return self.sizes.due(waiting, now, limits)
@@ -144,16 +138,17 @@ class LineChunks:
         decoding, self.in_codec = self.in_codec, None
         if decoding is None or (piece := self.piece) is None:
             return None
-        (codes, numbers), begin, join = decoding, piece.decoded, self._join
+        (codes, numbers), begin, join = decoding, piece.decoded, self.joined
         parts = [] if begin else [join.begin_piece(piece.pause_s)]
-        self._left -= len(codes)
+        self.frames += len(codes)
         piece.decoded += len(codes)
         piece.waves.append(wave)
         parts.append(join.add(wave))
         if piece.ended is not None and not piece.waiting:  # its end comes with its last frames
             parts.append(join.end())
-            self._next_piece()
-        if not self._left:
+            self.piece, self._index = None, self._index + 1
+            self.go_on()
+        if self.frames >= self._most:
             parts += self._cut()
         words = None
         if numbers is not None:
@@ -165,9 +160,9 @@ class LineChunks:
 
     def _cut(self) -> list[np.ndarray]:
         """End the line at its limit; return the samples held back. No silence follows."""
-        self._join.after_s, course = 0.0, self.course
+        self.joined.after_s, course = 0.0, self.course
         has_begun = self.piece is not None and self.piece.decoded > 0
-        parts = [self._join.limit(1), self._join.end()] if has_begun else [self._join.limit(0)]
+        parts = [self.joined.limit(1), self.joined.end()] if has_begun else [self.joined.limit(0)]
         self.cancel()
         self.course = ENDED if course == ENDED else CUT
         return parts
@@ -175,7 +170,8 @@ class LineChunks:
     def _chunk(
         self, codes: torch.Tensor, parts: list[np.ndarray], now: float, words: ChunkTrace | None = None
     ) -> Chunk:
-        start, samples = self._join.taken, self._join.take(parts, self.ended)
-        chunk = Chunk(codes, samples, start, self.ended, words=words)
-        self.sizes.deliver(len(codes), len(samples) / self._sample_rate, now)
+        start, is_last = self.joined.taken, self.ended
+        samples = self.joined.take(parts, is_last)
+        chunk = Chunk(codes, samples, start, is_last, words=words)
+        self.sizes.deliver(len(codes), len(samples) / self._parts.model.sample_rate, now)
         return chunk

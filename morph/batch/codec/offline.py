@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -38,17 +37,19 @@ class CodedPiece:
         return len(self.piece.frames) + (0 if self.reference is None else len(self.reference))
 
 
+Made: TypeAlias = "tuple[CodedPiece, np.ndarray | NotFinite]"
+Work: TypeAlias = "Generator[Made | None, bool, float]"
+
+
 class OfflineCodec:
-    """Collects fully coded pieces and decodes them together; ``take`` returns them one by one."""
+    """Collects fully coded pieces and decodes them together; ``take`` returns one with its samples, or an error."""
 
     def __init__(self, begin: Begin):
         self._begin = begin
         self._waiting: list[CodedPiece] = []
         self._since = 0.0  # when the first piece was collected
         self._frame_s = 0.0  # measured mean
-        self._in_flight: InFlight | None = None
-        self._left: dict[int, CodedPiece] = {}  # of those in flight, by index
-        self._finished = deque[tuple[CodedPiece, np.ndarray | NotFinite]]()
+        self._work: Work | None = None  # the pieces that are being decoded
 
     def add(self, piece: CodedPiece) -> None:
         if not self._waiting:
@@ -75,59 +76,63 @@ class OfflineCodec:
 
     @property
     def is_decoding(self) -> bool:
-        return bool(self._left or self._finished)
+        return self._work is not None
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._waiting or self._left or self._finished)
-
-    def run(self, most: int) -> None:
-        """Decode at most ``most`` pieces, and wait for them; none may be in flight."""
-        frames = sum(one.length for one in self._waiting[:most])
-        began = time.perf_counter()
-        self.start(most)
-        while self._left:
-            self._collect(wait=True)
-        frame_s = (time.perf_counter() - began) / max(1, frames)
-        self._frame_s = SMOOTHING * self._frame_s + (1 - SMOOTHING) * frame_s if self._frame_s else frame_s
+        return bool(self._waiting or self._work)
 
     def start(self, most: int | None = None) -> None:
-        """Begin to decode at most ``most`` pieces; none may be in flight."""
+        """Begin to decode at most ``most`` pieces with the next ``take``; none may be in flight."""
         pieces, self._waiting = self._waiting[:most], [] if most is None else self._waiting[most:]
-        self._since, self._left = time.perf_counter(), dict(enumerate(pieces))
-        self._collect(wait=False)
+        self._since, self._work = time.perf_counter(), _decode(self._begin, pieces)
+        next(self._work)
 
-    def take(self, wait: bool = False) -> tuple[CodedPiece, np.ndarray | NotFinite] | None:
+    def take(self, wait: bool = False) -> Made | None:
         """Return a piece with its samples, or the error if they are not finite.
 
         None if there is none yet, or with ``wait`` if none is in flight.
         """
-        self._collect(wait=False)
-        while wait and self._left and not self._finished:
-            self._collect(wait=True)
-        return self._finished.popleft() if self._finished else None
-
-    def _begin_all(self, pieces: Iterable[CodedPiece]) -> InFlight:
-        codes, references = zip(*((one.piece.frames.codes(), one.reference) for one in pieces), strict=True)
-        return self._begin(codes, references)
-
-    def _collect(self, wait: bool) -> None:
-        if not self._left:
-            return
         try:
-            if self._in_flight is None:
-                self._in_flight = self._begin_all(self._left.values())
-            waves = self._in_flight.take(wait)
-            self._finished += [(self._left.pop(index), wave) for index, wave in waves.items()]
-        except NotFinite:
-            log.warning("samples of a piece are not finite: each of %d is decoded alone", len(self._left))
-            self._finished += [(one, self._decode_alone(one)) for one in self._left.values()]
-            self._left.clear()
-        if not self._left:
-            self._in_flight = None
+            while self._work is not None:
+                if (made := self._work.send(wait)) is not None or not wait:
+                    return made
+        except StopIteration as end:
+            weight = 1 - SMOOTHING if self._frame_s else 1.0
+            self._work, self._frame_s = None, self._frame_s + weight * (end.value - self._frame_s)
+        return None
 
-    def _decode_alone(self, piece: CodedPiece) -> np.ndarray | NotFinite:
-        try:
-            return take_all(self._begin_all([piece]))[0]
-        except NotFinite as error:
-            return error
+
+def _decode(begin: Begin, pieces: Sequence[CodedPiece]) -> Work:
+    """Yield pieces with their samples, or None while the device makes them; return the seconds per frame.
+
+    It is sent whether to wait for the device.
+    """
+    wait, left, frames = (yield None), dict(enumerate(pieces)), sum(one.length for one in pieces)
+    began = time.perf_counter()
+    try:
+        in_flight = _begin_all(begin, pieces)
+        while left:
+            waves, took_s = in_flight.take(wait), time.perf_counter() - began
+            for index, wave in waves.items():
+                wait = yield left.pop(index), wave
+            if not waves:
+                wait = yield None
+    except NotFinite:
+        log.warning("samples of a piece are not finite: each of %d is decoded alone", len(left))
+        took_s = time.perf_counter() - began
+        for piece in left.values():
+            yield piece, _decode_alone(begin, piece)
+    return took_s / max(1, frames)
+
+
+def _begin_all(begin: Begin, pieces: Sequence[CodedPiece]) -> InFlight:
+    codes, references = zip(*((one.piece.frames.codes(), one.reference) for one in pieces), strict=True)
+    return begin(codes, references)
+
+
+def _decode_alone(begin: Begin, piece: CodedPiece) -> np.ndarray | NotFinite:
+    try:
+        return take_all(_begin_all(begin, [piece]))[0]
+    except NotFinite as error:
+        return error

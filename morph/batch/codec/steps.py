@@ -1,4 +1,4 @@
-"""Run codec steps between frames; the loop delivers what they return."""
+"""Run codec steps between frames."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ from ...waveform.stream import LineCodec, WavesInFlight
 from .line_chunks import LineChunks, Output
 from .pacing import ChunkLimits, Claim, Speed, choose
 
-NEVER = 1 << 62
 FEW = 4  # lines: up to so many, chunks have the requested sizes and do not wait for each other
 
 
 class CodecSteps:
-    """Decodes the chunks of numbered lines; opens the codec before the first. Not thread-safe.
+    """Decodes the chunks of numbered lines, and passes them on; opens the codec before the first. Not thread-safe.
 
     ``begun`` are the numbers of the lines of which the codec has a state: of their current pieces.
     """
 
-    def __init__(self, open_codec: Callable[[], LineCodec], module: Computes, speed: Speed):
-        self._open_codec, self._module, self._speed = open_codec, module, speed
+    def __init__(
+        self,
+        open_codec: Callable[[], LineCodec],
+        module: Computes,
+        speed: Speed,
+        deliver: Callable[[Output], None],
+    ):
+        self._open_codec, self._module, self._speed, self._deliver = open_codec, module, speed, deliver
         self.begun = set[int]()
-        self._resting: dict[int, LineChunks] = {}  # by row
         self._were_few = True
-        self._fullest = 1  # frames; of all chunks that were waited for
         self._ahead_s = 0.0  # spent on the next chunk before its codes came
         self._lines: Collection[LineChunks] = ()  # of the last step
         self._in_codec: deque[_InCodec] = deque()  # the oldest first
@@ -48,8 +51,8 @@ class CodecSteps:
     def use(self, rows: RowBuffers) -> None:
         """Follow the frames of these rows."""
         self._rows = rows
-        # Of the rows of resting lines: the frames at which a chunk is due, and when their readers run dry.
-        self._due_at, self._dry_at = np.full(len(rows.counts), NEVER), np.full(len(rows.counts), np.inf)
+        # By row: the frames at which a chunk of its line is due, and when its reader runs dry.
+        self._due_at = np.full((2, len(rows.counts)), -np.inf)
 
     def _begin(self, line: LineChunks) -> None:
         """Begin a line's piece in the codec, only once the piece has a row: a state takes a few MB."""
@@ -80,8 +83,8 @@ class CodecSteps:
             self.begun.remove(line.number)
             self.codec.end(line.number)
 
-    def step(self, lines: Collection[LineChunks], comes: bool = False) -> list[Output]:
-        """Start decoding what is due, and return what has been decoded; called between two frames.
+    def step(self, lines: Collection[LineChunks], comes: bool = False) -> None:
+        """Start decoding what is due, and deliver what has been decoded; called between two frames.
 
         A few lines get everything that is due, and the call waits for it; while one of them awaits its first audio,
         only that and urgent chunks. With more lines, first chunks form a short step of their own, and only that is
@@ -90,52 +93,43 @@ class CodecSteps:
         """
         self._lines = lines
         now, are_few = time.perf_counter(), len(lines) <= FEW
-        if self._resting:
-            self._wake(now, len(lines), are_few)
-        self._were_few = are_few
-        awake = [line for line in lines if not line.is_resting]
+        awake = self._find_awake(lines, now, are_few)
         if not awake and not self._in_codec:
-            return []
+            return
         decodable = [line for line in self._after_references(awake) if not line.speech.is_full]
         if are_few and (
             comes or [line for line in awake if not (line.sizes.has_begun or line.ended or line.is_starved)]
         ):
             dry = now + self._speed.urgent_s(len(lines))
             decodable = [line for line in decodable if not line.sizes.has_begun or line.sizes.empty_at < dry]
-        outputs = self._decode(decodable, now, 0 if are_few else len(lines))
+        self._decode(decodable, now, 0 if are_few else len(lines))
         self._rest(awake, are_few)
-        return outputs
+
+    def _find_awake(self, lines: Collection[LineChunks], now: float, are_few: bool) -> Collection[LineChunks]:
+        """Return the lines of which a chunk may be due; all if there are few now or no longer."""
+        if are_few != self._were_few:
+            self._were_few = are_few
+            self._due_at[:] = -np.inf
+        if are_few:
+            fullest = max([line.sizes.full for line in lines], default=1)
+            left_s = self._speed.late_s(fullest, fullest)
+        else:
+            left_s = self._speed.urgent_s(len(lines))
+        due_at, dry_at = self._due_at
+        is_due = ((self._rows.counts >= due_at) | (dry_at < now + left_s)).tolist()
+        return [line for line in lines if line.row is None or is_due[line.row]]
 
     def _rest(self, lines: Collection[LineChunks], are_few: bool) -> None:
         """Skip lines until a chunk of them may be due: checking each between frames takes longer than the work due."""
         for line in lines:
-            if line.in_codec is not None or (missing := line.missing(not are_few)) is None:
-                continue
-            assert line.piece is not None
-            if (row := line.piece.frames.row) is not None:
-                line.is_resting, self._resting[row] = True, line
-                self._due_at[row] = self._rows.counts[row] + missing
-                self._dry_at[row] = line.sizes.empty_at
-                self._fullest = max(self._fullest, line.sizes.full)
-
-    def _wake(self, now: float, lines: int, are_few: bool) -> None:
-        """Wake lines of which a chunk may be due; all if there are few now or no longer."""
-        if are_few != self._were_few:
-            due = list(self._resting)
-        else:
-            left_s = (
-                self._speed.late_s(self._fullest, self._fullest) if are_few else self._speed.urgent_s(lines)
-            )
-            is_due = (self._rows.counts >= self._due_at) | (self._dry_at < now + left_s)
-            due = is_due.nonzero()[0].tolist()
-        for row in due:
-            self.wake(row)
+            if (row := line.row) is not None:
+                missing = line.missing(not are_few)
+                due_at = -np.inf if missing is None else self._rows.counts[row] + missing
+                self._due_at[:, row] = due_at, line.sizes.empty_at
 
     def wake(self, row: int) -> None:
-        """Look at the line of this row again, because a chunk may be due or the line leaves the row."""
-        self._due_at[row], self._dry_at[row] = NEVER, np.inf
-        if (line := self._resting.pop(row, None)) is not None:
-            line.is_resting = False
+        """Look at the line of this row again: it has another one, or leaves it."""
+        self._due_at[:, row] = -np.inf
 
     # References of ICL voices: a line waits for at most a part of another line's reference.
 
@@ -166,35 +160,29 @@ class CodecSteps:
 
     # Steps
 
-    def flush(self, lines: Collection[LineChunks]) -> list[Output] | None:
-        """Decode waiting frames of these lines, as no others come soon; return None if none are left.
+    def flush(self, lines: Collection[LineChunks]) -> bool:
+        """Decode waiting frames of these lines, as no others come soon; return False if none are left.
 
         One chunk of each line, or a part of a reference: call it until then.
         """
+        self.settle()
         ready = self._after_references(lines)
-        outputs = self._decode(ready, time.perf_counter(), hurry=True)
-        return outputs if outputs or len(ready) < len(lines) else None
+        return self._decode(ready, time.perf_counter(), hurry=True) or len(ready) < len(lines)
 
-    def settle(self) -> list[Output]:
+    def settle(self) -> None:
         """Wait for everything in the codec."""
-        outputs: list[Output] = []
         while self._in_codec:
-            outputs += self._finish_step()
-        return outputs
+            self._finish_step()
 
-    def _decode(
-        self, lines: Collection[LineChunks], now: float, many: int = 0, hurry: bool = False
-    ) -> list[Output]:
-        """Launch a step of first chunks and one of others, and return what has been decoded.
+    def _decode(self, lines: Collection[LineChunks], now: float, many: int = 0, hurry: bool = False) -> bool:
+        """Launch a step of first chunks and one of others; return whether there was anything to do.
 
         With ``many`` lines the smaller step goes first, and at most first chunks are waited for; else everything is.
         """
-        outputs: list[Output] = []
         while self._in_codec and self._in_codec[0].waves.is_ready:
-            outputs += self._finish_step()
-        for line in lines:
-            if line.piece is not None and line.piece.ended:
-                outputs += self._note(line, line.end_piece(now))
+            self._finish_step()
+        ended = [line for line in lines if line.piece is not None and line.piece.ended]
+        has_ended = sum(self._note(line, line.end_piece(now)) for line in ended)
         limits = self._choose_limits(lines, many) if many else None
         first, others = list[Claim](), list[Claim]()
         for line in lines:
@@ -208,10 +196,10 @@ class CodecSteps:
         for claims in sorted((first, others), key=len) if many else (first, others):
             self._launch(claims)
         if not many:
-            return outputs + self.settle()
-        while many <= FIRST_AT_ONCE and first and first[0].line.in_codec is not None:
-            outputs += self._finish_step()
-        return outputs
+            self.settle()
+        while 0 < many <= FIRST_AT_ONCE and first and first[0].line.in_codec is not None:
+            self._finish_step()
+        return bool(has_ended or first or others)
 
     def _choose_limits(self, lines: Collection[LineChunks], count: int) -> ChunkLimits:
         new = len([1 for line in lines if not line.sizes.has_begun and line.has_codes])
@@ -230,27 +218,28 @@ class CodecSteps:
             began = time.perf_counter()
             self._in_codec.append(_InCodec(claims, self.codec.launch(codes), began))
 
-    def _finish_step(self) -> list[Output]:
+    def _finish_step(self) -> None:
         step = self._in_codec.popleft()
         waves, now = step.waves.wait(), time.perf_counter()
         took, self._ahead_s = now - step.began + self._ahead_s, 0.0
         seconds = took if step.waves.seconds is None else step.waves.seconds
         longest = max([claim.frames for claim in step.claims])
         self._speed.end_step(len(step.claims), longest, took, seconds)
-        outputs: list[Output] = []
         for line in [claim.line for claim in step.claims]:
             try:
                 check_samples(waves[line.number], self._module)
                 output = line.add(waves[line.number], now)
             except NotFinite as error:
                 line.in_codec, output = None, Output(line.number, None, True, error)
-            outputs += self._note(line, output)
-        return outputs
+            self._note(line, output)
 
-    def _note(self, line: LineChunks, output: Output | None) -> list[Output]:
-        if output is not None and output.ends_piece:
+    def _note(self, line: LineChunks, output: Output | None) -> bool:
+        if output is None:
+            return False
+        if output.ends_piece:
             self.end(line)
-        return [] if output is None else [output]
+        self._deliver(output)
+        return True
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """Late text in a service: a line without text holds no row, and one caller's text is nobody else's trouble."""
 
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -190,7 +189,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
     wait_until(lambda: line.text._ended)
     with synthesizer.session():
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        shared = Shared(builder, Speed(0.08), str, synthesizer.engine.texts, deque())
+        shared = Shared(builder, Speed(0.08), str, synthesizer.engine.texts)
         line.open(shared)
         for _ in range(PIECES_AHEAD + 2):
             counts.append(len(line.parts.pieces))

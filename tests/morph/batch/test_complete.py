@@ -119,13 +119,13 @@ def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None
     codec = OfflineCodec(begin)
     add(codec, Codes(10))
     assert codec.fit(0.0) == 1, "what it takes is not known"
-    codec.run(1)
+    codec.start(1)
     assert len(taken(codec)) == 1 and codec.waited_s == 0 and not codec.is_busy
     add(codec, *map(Codes, (10, 20, 30)))
     assert [codec.fit(seconds) for seconds in (-1.0, 0.05, 0.15, 0.35, 0.65)] == [0, 0, 1, 2, 3]
     clock[0] += 0.6  # more than five times what the first one takes
     assert codec.fit(-1.0) == 1 and codec.waited_s == pytest.approx(0.6)
-    codec.run(1)
+    codec.start(1)
     assert codec.count == 2 and codec.fit(-1.0) == 0
 
 

@@ -145,7 +145,7 @@ def play(seed: int) -> None:
     left = sum(one.pieces for one in said)
     world.run(left + len(said) + 2)  # a step ends one piece at least
     assert not world.running and not world.scheduler.counts().total() and not any(one.pieces for one in said)
-    assert not world.scheduler._caller_rows and not world.scheduler._queues[True]
+    assert not world.scheduler._with_rows and not world.scheduler._queues[True]
     assert not world.scheduler.wanted
 
 

@@ -61,10 +61,9 @@ class Watch:
 
     def _look(self, loop: Loop) -> None:
         assert loop._decoding.rows._table.running == len(loop._by_row), "rows without lines"
-        assert loop._groups == Counter(one.group for one in loop._by_row.values()), "groups are not counted"
         for row, one in loop._by_row.items():
             assert one.status is Status.RUNNING, f"{one.status.name}, with a row"
-            assert one.rows[row].frames.row == row, "a piece is in another row"
+            assert one.rows[row].frames._place[1] == row, "a piece is in another row"
             assert one.number in loop._active and not one.speech.ended, "a line that has ended has a row"
         places = list(loop.scheduler._places.values())  # at once: callers add to them
         pending = [changed() for changed in list(loop.inbox.changed)]
@@ -77,8 +76,8 @@ class Watch:
             waits = one.ready and one.status not in (Status.QUEUED, Status.RUNNING)
             assert not waits or one in pending, "a piece waits for ever"
             assert len(one.rows) <= 1 or not one.is_live, "a streamed line has two rows"
-            is_resting = one.chunks is not None and one.chunks.is_resting
-            assert not is_resting or one.chunks.piece.frames.row is not None, "a line rests for ever"
+            row = None if one.chunks is None else one.chunks.row
+            assert row is None or row in one.rows, "a line rests for ever"
         assert loop._turns.begun <= loop._active.keys(), "a line that needs nothing has a codec state"
         for place in places:
             assert place.rows == len(place.utterance.rows), "rows are not counted"

@@ -108,8 +108,10 @@ def decode_in_turns(
             if choose.random() < 0.5:
                 end_lines(decoding, running, made)
             for row in [row for row in running if choose.random() < suspends]:
-                if (line := decoding.suspend(row)) is not None:
-                    left[running.pop(row)] = line
+                rows.settle()
+                end_lines(decoding, running, made)
+                if row in running:
+                    left[running.pop(row)] = decoding.suspend(row)
             end_lines(decoding, running, made)
         return [made[line] for line in range(len(requests))]
 

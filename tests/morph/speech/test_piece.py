@@ -23,7 +23,7 @@ def test_frames_come_back_in_their_order_in_the_row_and_after_it() -> None:
         codes, numbers = frames.copied(1, 3)
         assert np.array_equal(codes, wanted[1:3]) and numbers[:, 0].tolist() == [1, 2]
         assert frames.copied(0, 1)[1] is None
-        if frames.row is not None:
+        if frames._place is not None:
             frames.leave(buffers.release(1))
     buffers.begin(1, Guard(9, False))
     buffers.append(Frame(np.array([1]), report(7)[None]))

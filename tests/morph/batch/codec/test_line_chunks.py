@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.joined import join_pieces
-from qwen3_tts_morph.morph.speech.pieces import Piece
+from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
 from qwen3_tts_morph.morph.speech.takes import Take
 
 RATE, FRAME = 24000, 1920
@@ -22,6 +22,13 @@ def speech_of(options: GenerateOptions) -> Speech:
     """Return a line whose reader has room."""
     voice = SimpleNamespace(ref_codes=None)
     return SimpleNamespace(options=options, line=SimpleNamespace(voice=voice), is_full=False)
+
+
+def parts_of(rate: int) -> LinePieces:
+    """Return a line without pieces or a limit."""
+    return SimpleNamespace(
+        pieces=[], model=SimpleNamespace(sample_rate=rate), sampling=SimpleNamespace(line_frames=None)
+    )
 
 
 def waves(quiet: int) -> list[np.ndarray]:
@@ -36,16 +43,18 @@ def waves(quiet: int) -> list[np.ndarray]:
 
 def heard(pieces: list[Piece], made: list[np.ndarray], options: GenerateOptions, late: bool) -> np.ndarray:
     """The samples of a line's chunks, with its pieces known at once or one by one."""
-    line = LineChunks(0, speech_of(options), ChunkSizes((1, 2), Speed(0.08)), RATE)
+    parts = parts_of(RATE)
+    line = LineChunks(0, speech_of(options), parts, ChunkSizes((1, 2), Speed(0.08)))
     frames = [Piece(pause_s=piece.pause_s) for piece in pieces]
     chunks = []
     if not late:
-        for piece in frames:
-            line.add_piece(piece)
+        parts.pieces += frames
+        line.go_on()
         line.complete(0.0, pieces[-1].after_s)
     for piece, wave in zip(frames, made, strict=True):
         if late:
-            line.add_piece(piece)
+            parts.pieces.append(piece)
+            line.go_on()
         count = len(wave) // FRAME
         piece.frames.leave(np.zeros((count, REPORT_WIDTH), dtype=np.int32))
         for at in range(0, count, 2):

@@ -1,7 +1,7 @@
 """Many lines at once, on a device of constant speed whose clock is the test's: nobody's sound runs out."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
@@ -112,10 +112,15 @@ class Heard:
         line = SimpleNamespace(voice=SimpleNamespace(ref_codes=codes))
         speech = SimpleNamespace(options=GenerateOptions(), line=line, is_full=False)
         sizes = ChunkSizes(RAMP, speed)
-        chunks = self.chunks = LineChunks(number, speech, sizes, round(SAMPLES / AUDIO_S))
         self.number, self.made, self.device = number, Piece(), device
+        parts = SimpleNamespace(
+            pieces=[self.made],
+            model=SimpleNamespace(sample_rate=round(SAMPLES / AUDIO_S)),
+            sampling=SimpleNamespace(line_frames=None),
+        )
+        chunks = self.chunks = LineChunks(number, speech, parts, sizes)
         self.begins, self.frames = begins, frames
-        chunks.add_piece(self.made)
+        chunks.go_on()
         chunks.complete(0.0)
         self.first_at: float | None = None
         self.dry_s, self.empty_at = 0.0, 0.0
@@ -140,13 +145,14 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
     for module in (codec_steps, pacing):
         monkeypatch.setattr(module, "time", clock)
     speed = Speed(AUDIO_S)
-    turns = CodecSteps(partial(Codec, device), torch.zeros(0), speed)
     lines = [Heard(number, speed, device, *times) for number, times in enumerate(plan)]
+    turns = CodecSteps(partial(Codec, device), torch.zeros(0), speed, deliver_to(lines))
     buffers = RowBuffers(len(lines), eos=-1)
     turns.use(buffers)
     for line in lines:
         buffers.begin(line.number, Guard(1 << 30, False))
         line.made.frames.enter(buffers, line.number)
+        line.chunks.row = line.number
     in_flight: deque[tuple[int, float]] = deque()
     last = max(line.begins + line.frames for line in lines)
     for at in range(last + LAG):
@@ -156,15 +162,14 @@ def speak(monkeypatch: pytest.MonkeyPatch, device: Device, plan: Sequence[tuple[
             made, ready = in_flight.popleft()
             device.wait(ready)
             _receive(turns, buffers, speed, lines, made)
-    deliver(lines, turns.settle())
-    while (outputs := turns.flush([line.chunks for line in lines])) is not None:
-        deliver(lines, outputs)
+    turns.settle()
+    while turns.flush([line.chunks for line in lines]):
+        pass
     return lines
 
 
-def deliver(lines: Sequence[Heard], outputs: Sequence[Output]) -> None:
-    for output in outputs:
-        lines[output.number].deliver(output)
+def deliver_to(lines: Sequence[Heard]) -> Callable[[Output], None]:
+    return lambda output: lines[output.number].deliver(output)
 
 
 def _receive(turns: CodecSteps, buffers: RowBuffers, speed: Speed, lines: Sequence[Heard], at: int) -> None:
@@ -174,10 +179,11 @@ def _receive(turns: CodecSteps, buffers: RowBuffers, speed: Speed, lines: Sequen
     for line in own:
         if at - line.begins == line.frames - 1:
             line.made.frames.leave(buffers.release(line.number))
+            line.chunks.row = None
             line.made.ended = "cap"
             turns.wake(line.number)
     speed.end_frame()
-    deliver(lines, turns.step([line.chunks for line in lines if line.chunks.has_codes]))
+    turns.step([line.chunks for line in lines if line.chunks.has_codes])
 
 
 # An H200 makes a frame of 0.6B for 64, 128 and 256 lines in about these times, and one line of a step in 0.45 ms.
@@ -220,16 +226,18 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
     device = Device(0.002, 0.0005)
     monkeypatch.setattr(codec_steps, "time", SimpleNamespace(perf_counter=lambda: device.now))
     speed = Speed(AUDIO_S)
-    turns, line = CodecSteps(partial(Codec, device), torch.zeros(0), speed), Heard(0, speed, device, 0, 40)
+    line = Heard(0, speed, device, 0, 40)
+    turns = CodecSteps(partial(Codec, device), torch.zeros(0), speed, deliver_to([line]))
     buffers = RowBuffers(1, eos=-1)
     buffers.begin(0, Guard(40, False))
     turns.use(buffers)
     line.made.frames.enter(buffers, 0)
+    line.chunks.row = 0
 
     def steps_of_a_turn(comes: bool) -> int:
         buffers.append(Frame(np.array([0]), np.zeros((1, REPORT_WIDTH), dtype=np.int64)))
         before = len(device.steps)
-        deliver([line], turns.step([line.chunks], comes))
+        turns.step([line.chunks], comes)
         return len(device.steps) - before
 
     assert [steps_of_a_turn(comes) for comes in (True, True, False)] == [1, 0, 1], (
@@ -247,9 +255,8 @@ def test_a_reference_is_decoded_in_parts_between_the_frames_of_others(monkeypatc
 
     def note(turns, lines, *given):
         before = len(device.fed)
-        outputs = step(turns, lines, *given)
+        step(turns, lines, *given)
         fed_in.append(len(device.fed) - before)
-        return outputs
 
     monkeypatch.setattr(CodecSteps, "step", note)
     heard = speak(monkeypatch, device, [(0, 150)] * others + [(begins, 40, 375), (begins, 1, 250)])
@@ -266,9 +273,8 @@ def test_a_line_that_is_alone_has_its_reference_decoded_at_once(monkeypatch):
     step, fed_in = CodecSteps.step, []
 
     def note(turns, *given):
-        outputs = step(turns, *given)
+        step(turns, *given)
         fed_in.append(len(device.fed))
-        return outputs
 
     monkeypatch.setattr(CodecSteps, "step", note)
     [line] = speak(monkeypatch, device, [(0, 20, 375)])
