@@ -97,11 +97,6 @@ def _office_hours(match: re.Match[str]) -> str:
     return f"{match[1]}{start} to {end}" if 12 >= start > end >= 1 else match[0]
 
 
-def _european_time(match: re.Match[str]) -> str:
-    before, hour, minutes = match.groups()[:3] if match[1] else match.groups()[3:]
-    return f"{before}{hour}:{minutes}"
-
-
 def _minutes(minutes: str) -> str:
     return ("oh " if int(minutes) < 10 else "") + small_number(int(minutes))
 
@@ -162,7 +157,7 @@ RULES: tuple[Rule, ...] = (
     (DURATION, _short_duration),
     rule(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)", _short_duration),
     rule(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b", lambda match: f"{match[1]} {_minutes(match[2])}"),
-    (EUROPEAN_TIME, _european_time),
+    (EUROPEAN_TIME, lambda match: match[0].replace(".", ":")),
     (TIME_SPAN, r"\1 to "),
     (OFFICE_HOURS, _office_hours),
     # 18:00

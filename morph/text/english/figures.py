@@ -5,7 +5,7 @@ import re
 from ..lists import alternatives_of, table, word_set
 from .letters import spell
 from .money import CODES
-from .rules import Rule, rule
+from .rules import Rule, rule, text_before
 from .words import DIGITS, in_pairs, plural, small_number, spell_digits
 
 # 1.000,50: continental numbers have a comma or a second point after the thousands, or are prices in whole thousands.
@@ -77,8 +77,7 @@ ELEMENT = re.compile(r"([A-Z][a-z]?)(\d*)")
 
 
 def _long_number(match: re.Match[str]) -> str:
-    before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
-    return match[0] if IDENTIFIER.search(before) else f"{int(match[0]):,}"
+    return match[0] if IDENTIFIER.search(text_before(match, LONGEST_NAME)) else f"{int(match[0]):,}"
 
 
 def _plane(match: re.Match[str]) -> str:
@@ -102,8 +101,7 @@ def _counted(match: re.Match[str]) -> str:
 def _dates(word: str, match: re.Match[str]) -> bool:
     """Return whether a number after a word, such as "in", may be a year; "gave her 1999 books" has none."""
     if word == "her":
-        before = match.string[max(0, match.start() - LONGEST_NAME) : match.start()]
-        return GIVEN.search(before) is None
+        return GIVEN.search(text_before(match, LONGEST_NAME)) is None
     return word.lower() in BEFORE_YEARS or (word[0].isupper() and word.lower() not in OPENING_COUNTS)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from ..lists import alternatives_of, table, word_set
-from .rules import Rule, alternatives, rule
+from .rules import Rule, alternatives, rule, text_before
 from .words import plural
 
 LETTERS = table("letters.letters")
@@ -140,8 +140,8 @@ def _is_name(word: str, match: re.Match[str]) -> bool:
 
 
 def _around(match: re.Match[str]) -> str:
-    before = match.string[max(0, match.start() - LONGEST_NEIGHBOUR) : match.start()]
-    return f"{before}\0{match.string[match.end() : match.end() + LONGEST_NEIGHBOUR]}"
+    behind = match.string[match.end() : match.end() + LONGEST_NEIGHBOUR]
+    return f"{text_before(match, LONGEST_NEIGHBOUR)}\0{behind}"
 
 
 def _is_said(word: str) -> bool:

@@ -3,7 +3,7 @@
 import re
 
 from ..lists import alternatives_of, table
-from .rules import Rule, alternatives, rule
+from .rules import Rule, alternatives, rule, text_before
 from .words import in_pairs, ordinal
 
 # 7/10 in a test, 8/10; 4/5 stars, 4.5/5; got 3/4
@@ -76,11 +76,7 @@ def _range(match: re.Match[str]) -> str:
         return match[0]
     between = " to " if match["odds"] else " "
     if (low < high or (low, high) == (9, 5)) and not match["order"]:  # from nine to five
-        between = (
-            " and "
-            if match.string[max(0, match.start() - 8) : match.start()].lower() == "between "
-            else " to "
-        )
+        between = " and " if text_before(match, 8).lower() == "between " else " to "
     return f"{match[1]}{between}{match[2]}{match['order'] or ''}{match['odds'] or ''}"
 
 

@@ -25,6 +25,11 @@ def keep_stop(written: str, said: str) -> str:
     return said.rstrip("\"')]") + stop[0] if stop and not LAST_STOP.search(said) else said
 
 
+def text_before(match: re.Match[str], most: int) -> str:
+    """Return at most this many characters before a match."""
+    return match.string[max(0, match.start() - most) : match.start()]
+
+
 def alternatives(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 

@@ -3,7 +3,7 @@
 import re
 
 from ..lists import table
-from .rules import Replacement, Rule, alternatives, like, rule
+from .rules import Replacement, Rule, alternatives, like, rule, text_before
 
 MONTHS = tuple(
     "January February March April May June July August September October November December".split()  # noqa: SIM905
@@ -57,7 +57,7 @@ def _whole(words: dict[str, str]) -> Replacement:
 
 
 def _street(match: re.Match[str]) -> str:
-    named = STREET_NAME.search(match.string[max(0, match.start() - LONGEST_NAME) : match.start()])
+    named = STREET_NAME.search(text_before(match, LONGEST_NAME))
     return STREETS[match[1]] if named else match[0]
 
 
@@ -73,7 +73,7 @@ def _slash(match: re.Match[str]) -> str:
 def _before_number(match: re.Match[str]) -> str:
     """Return "number" for No.; a unit after a number stays: "5 min. 30 sec."."""
     word = match[1].lower()
-    if word in ("min", "sec") and match.string[max(0, match.start() - 2) : match.start()].strip().isdecimal():
+    if word in ("min", "sec") and text_before(match, 2).strip().isdecimal():
         return match[0]
     return like(match[1], BEFORE_NUMBERS[word]) + " "
 

@@ -5,7 +5,7 @@ import re
 from ..lists import alternatives_of, pairs, table
 from .money import NO_NOUN
 from .numerals import is_initial
-from .rules import Rule, alternatives, rule
+from .rules import Rule, alternatives, rule, text_before
 
 # Singular and plural. Others (percent, degrees, square meters) are the library's.
 UNITS = pairs("units.units")
@@ -62,13 +62,11 @@ def _is_quoted(before: str) -> bool:
 
 
 def _last_inches(match: re.Match[str]) -> str:
-    before = match.string[max(0, match.start() - LONGEST_QUOTE) : match.start()]
-    return match[0] if OPENED.search(before) else " inches"
+    return match[0] if OPENED.search(text_before(match, LONGEST_QUOTE)) else " inches"
 
 
 def _feet(match: re.Match[str]) -> str:
-    quoted = not match[3] and _is_quoted(match.string[max(0, match.start() - LONGEST_QUOTE) : match.start()])
-    if quoted:
+    if not match[3] and _is_quoted(text_before(match, LONGEST_QUOTE)):
         return match[0]
     feet = f"{match[1]} {'foot' if match[2] else 'feet'}"
     return f"{feet} {match[2]}" if match[2] else feet
@@ -92,7 +90,7 @@ def _is_single(match: re.Match[str]) -> bool:
     """Return whether a unit is singular: 1 m, 1/2 m, and before the noun it describes, a 5 m rope."""
     if DESCRIBED.match(match.string, match.end()):
         return True
-    number = NUMBER_BEFORE.search(match.string[max(0, match.start() - LONGEST_NUMBER) : match.start()])
+    number = NUMBER_BEFORE.search(text_before(match, LONGEST_NUMBER))
     if number is None:
         return False
     fraction = (
