@@ -6,8 +6,6 @@ executor's thread writes, the server's event loop reads: a reader never delays a
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,8 +23,6 @@ from .clips import show_words
 
 if TYPE_CHECKING:
     from ...morph.words.timing import WordTime
-
-log = logging.getLogger(__name__)
 
 SAMPLE_BYTES = 2  # signed, 16 bits, little endian
 MOST_BYTES = 64 << 20  # of one stream: 23 minutes; the oldest are dropped
@@ -50,7 +46,6 @@ class PlayedSpeech:
         self._bytes = bytearray()
         self._dropped = 0  # bytes before the buffer
         self._ended = False
-        self._readers: set[asyncio.Event] = set()
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -98,22 +93,10 @@ class PlayedSpeech:
             if (excess := len(self._bytes) - MOST_BYTES) > 0:
                 del self._bytes[:excess]
                 self._dropped += excess
-        self._wake()
 
     def end(self) -> None:
         with self._lock:
             self._ended = True
-        self._wake()
-
-    def _wake(self) -> None:
-        def wake() -> None:
-            for reader in self._readers:
-                reader.set()
-
-        try:
-            self._server.loop.call_soon_threadsafe(wake)
-        except RuntimeError:  # the server has closed its loop
-            log.debug("the server has ended while a node spoke")
 
     def read(self, position: int, most: int) -> tuple[bytes, int, bool]:
         """Return bytes from a position on, the position after them, and whether the end is reached."""
@@ -122,16 +105,6 @@ class PlayedSpeech:
             found = bytes(self._bytes[start : start + most])
             behind = self._dropped + start + len(found)
             return found, behind, self._ended and behind >= self._dropped + len(self._bytes)
-
-    @contextmanager
-    def reader(self) -> Iterator[asyncio.Event]:
-        """Yield an event that is set whenever there is something new; only for the event loop."""
-        event = asyncio.Event()
-        self._readers.add(event)
-        try:
-            yield event
-        finally:
-            self._readers.discard(event)
 
 
 class SpeechStore:
