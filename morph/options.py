@@ -26,7 +26,8 @@ MOST_CHUNK_FRAMES = 300
 CHUNK_FRAMES = Setting(1, low=1, high=MOST_CHUNK_FRAMES)
 TRAINING_UPDATES = {"quick": 50, "normal": 150, "thorough": 400}
 CONSENT = "a voice can be trained only if the speaker has agreed"
-ADAPTER_STRENGTHS = (-4.0, 4.0)  # how much of a LoRA is added to a checkpoint (``model/adapter.py``)
+# How much of a LoRA is added to a checkpoint (``model/adapter.py``).
+ADAPTER_STRENGTH = Setting(1.0, low=-4.0, high=4.0, hint=" (1 is as trained)", public="strength")
 SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/blend.py``)
 
 ARGUMENT, REQUEST, BOTH = "argument", "request", "argument request"
@@ -57,10 +58,8 @@ def check_seq_groups(seq_groups: Any) -> int:
 
 
 def check_strength(strength: Any) -> float:
-    """Return an adapter's strength if it is within ADAPTER_STRENGTHS; ValueError otherwise."""
-    low, high = ADAPTER_STRENGTHS
-    known = Setting(1.0, low=low, high=high, hint=" (1 is as trained)", public="strength")
-    return float(known.check(strength))
+    """Return an adapter's strength if it is within the limits of ADAPTER_STRENGTH; ValueError otherwise."""
+    return float(ADAPTER_STRENGTH.check(strength))
 
 
 def parse_groups(text: str) -> list[int]:

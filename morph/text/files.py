@@ -5,14 +5,7 @@ import re
 from pathlib import Path
 
 MOST_BYTES = 2_000_000
-# With a byte order mark; the longer ones first, because that of UTF-32 begins like that of UTF-16.
-MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+UTF_16, UTF_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 PLAIN = re.compile(rb"[A-Za-z0-9 .,:;!?'\"()\-\r\n\t]+")
 
 
@@ -32,7 +25,8 @@ def read_text_file(
 
 def decode(data: bytes, name: str) -> str:
     """Decode the bytes of the file ``name``; raise ValueError if they are not text."""
-    encoding = next((kind for mark, kind in MARKS.items() if data.startswith(mark)), "utf-8")
+    # By the byte order mark; that of UTF-32 begins like that of UTF-16.
+    encoding = "utf-32" if data.startswith(UTF_32) else "utf-16" if data.startswith(UTF_16) else "utf-8-sig"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:

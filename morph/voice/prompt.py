@@ -6,7 +6,7 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
@@ -31,22 +31,20 @@ class PromptPrefix:
     embeds: torch.Tensor
 
 
+@dataclass(frozen=True, eq=False)
 class LaterRows:
     """Rows ``[count, H]``, computed when they are first read, as late as possible: the device works meanwhile."""
 
-    def __init__(self, count: int, make: Callable[[], torch.Tensor]):
-        self._count = count
-        self._made: Callable[[], torch.Tensor] | torch.Tensor = make
+    count: int
+    make: Callable[[], torch.Tensor]  # cached
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     @property
     def rows(self) -> torch.Tensor:
-        if not isinstance(self._made, torch.Tensor):
-            with torch.inference_mode():
-                self._made = self._made()
-        return self._made
+        with torch.inference_mode():
+            return self.make()
 
 
 Rows: TypeAlias = "torch.Tensor | LaterRows"
@@ -98,8 +96,7 @@ class Prompt:
         _rows_of(self.trailing)
 
 
-@dataclass(frozen=True)
-class _Specials:
+class _Specials(NamedTuple):
     """Projected embeddings of the text stream's special tokens, ``[1, 1, H]`` each."""
 
     bos: torch.Tensor
@@ -157,10 +154,10 @@ class PromptBuilder:
             start += reference[0].shape[1]  # the reference's text comes first
         elif voice.kind == "x_vector":
             first = slice(ROLE_TOKENS, ROLE_TOKENS + 1)
-            inputs = LaterRows(before + 1, lambda: self._first(on_device()[:, first], prefix, codec))
-            trailing = LaterRows(tokens, lambda: self._rest(on_device()))
+            inputs = LaterRows(before + 1, cache(lambda: self._first(on_device()[:, first], prefix, codec)))
+            trailing = LaterRows(tokens, cache(lambda: self._rest(on_device())))
         else:
-            inputs = LaterRows(before + tokens + 2, lambda: self._whole(on_device(), prefix))
+            inputs = LaterRows(before + tokens + 2, cache(lambda: self._whole(on_device(), prefix)))
             trailing = pad
         check_context(model, len(inputs) + len(trailing))
         own_prefix = prefix if voice.kind == "x_vector" else None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...postprocess.checks import from_db
+
 SHORTEST_S = 1.0
 LONGEST_S = 30.0
 OVERRUN_S = 0.1  # a recording cut to 30 s, by hand or by an encoder, may be slightly longer
@@ -104,10 +106,10 @@ def to_mono(channels: np.ndarray, notes: list[str]) -> np.ndarray:
 
 def _trim(mono: np.ndarray, rate: int, notes: list[str]) -> np.ndarray:
     levels = _block_levels(mono, rate)
-    silence = 10 ** (SILENCE_DBFS / 20)
+    silence = from_db(SILENCE_DBFS)
     if levels.max() < silence:
         raise ValueError(f"reference is silent (below {SILENCE_DBFS:.0f} dBFS): give a recording of speech")
-    loud = np.flatnonzero(levels >= max(silence, levels.max() * 10 ** (-SILENCE_BELOW_LOUDEST_DB / 20)))
+    loud = np.flatnonzero(levels >= max(silence, levels.max() * from_db(-SILENCE_BELOW_LOUDEST_DB)))
     block, margin, allowed = _block(rate), round(MARGIN_S * rate), LONGEST_SILENCE_S * rate
     start, end = int(loud[0]) * block, min((int(loud[-1]) + 1) * block, mono.size)
     if (end - start) / rate < SHORTEST_S and max(start, mono.size - end) > allowed:
@@ -140,7 +142,7 @@ def _judge(mono: np.ndarray, rate: int, notes: list[str]) -> None:
     if clipped > CLIPPED_SHARE:
         notes.append(f"{clipped:.0%} of the recording is clipped: a quieter recording makes a better voice")
     quiet, loud = np.quantile(_block_levels(mono, rate), (0.1, 0.95))
-    if loud < quiet * 10 ** (STEADY_DB / 20):
+    if loud < quiet * from_db(STEADY_DB):
         notes.append("the recording's level hardly changes, like noise or a tone: is it speech?")
     elif _is_narrow(mono, rate):
         notes.append(
@@ -153,9 +155,7 @@ def is_cut_off(mono: np.ndarray, rate: int) -> bool:
     """Return whether a recording, float ``[T]``, ends within its speech, not in a pause."""
     levels, last = _block_levels(mono, rate), _level(mono[-_block(rate) :])
     pauses = float(np.quantile(levels, 0.1))
-    return bool(
-        last > levels.max() * 10 ** (-ABRUPT_DB / 20) and last > pauses * 10 ** (ABOVE_PAUSES_DB / 20)
-    )
+    return bool(last > levels.max() * from_db(-ABRUPT_DB) and last > pauses * from_db(ABOVE_PAUSES_DB))
 
 
 def _is_narrow(mono: np.ndarray, rate: int) -> bool:

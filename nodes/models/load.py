@@ -26,7 +26,7 @@ from ...morph.checkpoint.find import (
 )
 from ...morph.checkpoint.load import choose_attention, choose_dtype
 from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
-from ...morph.options import ADAPTER_STRENGTHS, MOST_RETAKES, RECOGNISER, RECOGNISERS, LoadOptions
+from ...morph.options import ADAPTER_STRENGTH, MOST_RETAKES, RECOGNISER, RECOGNISERS, LoadOptions
 from ...morph.setting import settings_of
 from .. import inputs
 from ..folders import folders
@@ -228,7 +228,7 @@ class LoadLora(io.ComfyNode):
         inputs=lambda: [
             ModelSocket.Input("model"),
             inputs.choice("adapter", listed(NO_LIST, lambda: list_adapters(folders().adapters), NO_ADAPTER)),
-            inputs.number("strength", 1.0, (*ADAPTER_STRENGTHS, 0.05)),
+            inputs.number("strength", 1.0, (ADAPTER_STRENGTH.low, ADAPTER_STRENGTH.high, 0.05)),
         ],
         outputs=[ModelSocket.Output("adapted_model")],
         hidden=[io.Hidden.unique_id],

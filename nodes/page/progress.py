@@ -10,8 +10,6 @@ from comfy.utils import ProgressBar
 
 # Seconds between updates of the bar: frames arrive faster than a page redraws. Cancellation is checked on every frame.
 BAR_EVERY = 0.02
-# Seconds between texts that start with the same word ("line 3 of 12").
-TEXT_EVERY = 0.2
 
 
 class NodeProgress:
@@ -24,7 +22,7 @@ class NodeProgress:
     def __init__(self, node_id: str | None):
         self._bar = ProgressBar(1, node_id=node_id)
         self._node_id = node_id
-        self._bar_at, self._text_at, self._text = -BAR_EVERY, -TEXT_EVERY, ""
+        self._bar_at = -BAR_EVERY
 
     def __call__(self, done: int, expected: int) -> None:
         throw_exception_if_processing_interrupted()
@@ -34,20 +32,13 @@ class NodeProgress:
             self._bar.update_absolute(done, expected)
 
     def say(self, text: str) -> None:
-        """Show a short status text on the node: "loading", "line 3 of 12".
-
-        A repeated text is not sent again. Texts that start with the same word are sent at most every TEXT_EVERY s.
-        """
+        """Show a short status text on the node: "loading", "line 3 of 12"."""
         from server import PromptServer
 
         throw_exception_if_processing_interrupted()
-        now = time.monotonic()
-        another_phase = text.split(" ")[0] != self._text.split(" ")[0]
-        if another_phase or (text != self._text and now - self._text_at >= TEXT_EVERY):
-            self._text_at, self._text = now, text
-            server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
-            if self._node_id is not None and server.client_id is not None:  # the page that queued the prompt
-                server.send_progress_text(text, self._node_id, server.client_id)
+        server = PromptServer.instance  # type: ignore[attr-defined]  # set when ComfyUI starts
+        if self._node_id is not None and server.client_id is not None:  # the page that queued the prompt
+            server.send_progress_text(text, self._node_id, server.client_id)
 
     def show_image(self, image: np.ndarray) -> None:
         """Show uint8 RGB ``[H, W, 3]`` on the node while it runs, as samplers show their previews."""

@@ -1,7 +1,9 @@
 """The nodes that save speech and captions to files, and read the facts of such a file."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +89,10 @@ def write_numbered(name: str, format: str, text: str) -> Path:
     folder, stem = Path(folder_paths.get_output_directory()), check_name(name)
     data = check_encodable(text, "srt").encode()
     folder.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        path = confine(folder, f"{stem}_{number:05}.{format}")
-        try:
-            write_new(path, data)
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+    paths = (confine(folder, f"{stem}_{number:05}.{format}") for number in count(1))
+    path = next(path for path in paths if not os.path.lexists(path))
+    write_new(path, data)
+    return path
 
 
 LOWEST_RATE, HIGHEST_RATE = 32, 320  # kbit/s

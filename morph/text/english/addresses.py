@@ -21,7 +21,7 @@ FILE = re.compile(rf"(?<![\w./@])([\w-]{{1,60}})\.({alternatives_of('addresses.f
 READ_AS_WORDS = frozenset("com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split())  # noqa: SIM905
 PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
 PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
-KEYS = ("control", "command", "alt", "shift")
+KEYS = {"ctrl": "control", "cmd": "command"}
 # Without a path: only endings that are no words, since "the end.then" is no page.
 ENDING = re.compile(r"(?<![\w.])\.(com|org|net|NET|edu|gov|pdf|exe|zip|csv|txt|jpg)\b(?!\.\w)")  # a .com site
 DOMAIN = re.compile(
@@ -60,8 +60,8 @@ def _site(match: re.Match[str]) -> str:
 
 
 def _key(match: re.Match[str]) -> str:
-    key = next(name for name, found in zip(KEYS, match.groups(), strict=False) if found)
-    return f"{key} delete" if match[5] else f"{key} "
+    key = match[1].lower()
+    return KEYS.get(key, key) + (" delete" if match[2] else " ")
 
 
 def _host(host: str) -> str:
@@ -81,7 +81,7 @@ RULES: tuple[Rule, ...] = (
     (FILE, lambda match: f"{match[1]} dot {_file_kind(match[2])}"),
     (ENDING, lambda match: f"dot {_file_kind(match[1].lower())}"),
     rule(r"\b((?i:dial|press) )\*(?!\*)", r"\1star "),
-    rule(r"\b(?i:(ctrl)|(cmd)|(alt)|(shift)) ?\+ ?(?i:(del)\b|(?=\w))", _key),
+    rule(r"\b(?i:(ctrl|cmd|alt|shift)) ?\+ ?(?i:(del)\b|(?=\w))", _key),
     (PORT, lambda match: f"{match[1]} colon {in_pairs(match[2])}"),
     (SITE, _site),
     (DOMAIN, lambda match: _host(match[1])),

@@ -3,7 +3,7 @@
 import re
 
 from ..lists import alternatives_of, pairs, table
-from .rules import Replacement, Rule, alternatives, rule
+from .rules import Rule, alternatives, rule
 
 AMOUNT = r"\d+(?:,\d{3})*(?:\.\d+)?"
 MILLIONS = table("money.millions")
@@ -27,6 +27,7 @@ DOLLARS = {country: (f"{name} dollar", f"{name} dollars") for country, name in t
 PRICE = rf"(?P<amount>{AMOUNT})(?: ?(?P<suffix>{SUFFIX})\b| (?P<word>thousand|million|billion|trillion|lakh|crore)\b)?"
 SIGNS = pairs("money.signs")
 CODES = pairs("money.codes")
+CURRENCIES = DOLLARS | SIGNS | CODES
 CENTS = re.compile(r"(?<![\w.,$])(\d+(?:\.\d+)?) ?\u00a2")
 # A price before a noun that it describes: a $20 bill, a sub-$100 phone; "a $5 at" and the like have no noun.
 NAMES = {"$": ("dollar", "cent"), "\u00a3": ("pound", "pence"), "\u20ac": ("euro", "cent")}
@@ -59,13 +60,9 @@ def _scaled(amount: str, suffix: str | None, word: str | None) -> str:
     return f"{amount} {scale}" if scale else amount
 
 
-def _in_currency(names: dict[str, tuple[str, str]]) -> Replacement:
-
-    def said(match: re.Match[str]) -> str:
-        scaled = _scaled(match["amount"], match["suffix"], match["word"])
-        return f"{scaled} {names[match['name']][0 if scaled == '1' else 1]}"
-
-    return said
+def _in_currency(match: re.Match[str]) -> str:
+    scaled = _scaled(match["amount"], match["suffix"], match["word"])
+    return f"{scaled} {CURRENCIES[match['name']][scaled != '1']}"
 
 
 def _adjective(match: re.Match[str]) -> str:
@@ -111,10 +108,10 @@ def _counted(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    rule(rf"\b(?P<name>{alternatives(DOLLARS)})\$ ?{PRICE}", _in_currency(DOLLARS)),  # US$100
-    rule(rf"(?P<name>[{''.join(SIGNS)}]) ?{PRICE}", _in_currency(SIGNS)),
-    rule(rf"(?<![\w.,]){PRICE} ?(?P<name>{alternatives(CODES)})\b", _in_currency(CODES)),  # 5 CHF
-    rule(rf"(?<!\w)(?P<name>{alternatives(CODES)}) ?{PRICE}", _in_currency(CODES)),  # CHF 5
+    rule(rf"\b(?P<name>{alternatives(DOLLARS)})\$ ?{PRICE}", _in_currency),  # US$100
+    rule(rf"(?P<name>[{''.join(SIGNS)}]) ?{PRICE}", _in_currency),
+    rule(rf"(?<![\w.,]){PRICE} ?(?P<name>{alternatives(CODES)})\b", _in_currency),  # 5 CHF
+    rule(rf"(?<!\w)(?P<name>{alternatives(CODES)}) ?{PRICE}", _in_currency),  # CHF 5
     (CENTS, lambda match: f"{match[1]} {'cent' if match[1] == '1' else 'cents'}"),
     rule(r"(?<![\w.,$\u00a3])(\d\d?)p\b", r"\1 pence"),  # 75p
     rule(rf"(?<![\w.,\u20ac])({AMOUNT}) ?\u20ac(?!\w)", "\u20ac\\1"),  # 1,000 and the euro's sign

@@ -3,13 +3,14 @@
 import re
 
 from ..lists import table
-from .rules import Replacement, Rule, alternatives, like, rule, text_before
+from .rules import Rule, alternatives, like, rule, text_before
 
 MONTHS = tuple(
     "January February March April May June July August September October November December".split()  # noqa: SIM905
 )
 SHORT_MONTHS = {month[:3]: month for month in MONTHS} | {"Sept": "September"}
 SHORT_DAYS = table("short_forms.short_days")
+CALENDAR = SHORT_DAYS | SHORT_MONTHS
 A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
 A_DAY = alternatives(SHORT_DAYS)
 MONTH_SPAN = re.compile(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)")  # Jan-Mar
@@ -49,11 +50,12 @@ STREET_NAME = re.compile(rf"(?:\b(?!(?:{NO_STREETS})\b)[A-Z][a-z']+|\d(?:st|nd|r
 LONGEST_NAME = 24
 ANYWHERE = table("short_forms.anywhere")
 INSIDE = table("short_forms.inside")
+WHOLE = ANYWHERE | INSIDE
 SLASHES = {"w/o": "without", "w/": "with", "c/o": "care of", "b/c": "because", "n/a": "not applicable"}
 
 
-def _whole(words: dict[str, str]) -> Replacement:
-    return lambda match: like(match[1], words[match[1].lower()])
+def _whole(match: re.Match[str]) -> str:
+    return like(match[1], WHOLE[match[1].lower()])
 
 
 def _street(match: re.Match[str]) -> str:
@@ -61,8 +63,8 @@ def _street(match: re.Match[str]) -> str:
     return STREETS[match[1]] if named else match[0]
 
 
-def _calendar(names: dict[str, str]) -> Replacement:
-    return lambda match: names[match[match.lastindex or 1]]
+def _calendar(match: re.Match[str]) -> str:
+    return CALENDAR[match[match.lastindex or 1]]
 
 
 def _slash(match: re.Match[str]) -> str:
@@ -80,10 +82,10 @@ def _before_number(match: re.Match[str]) -> str:
 
 RULES: tuple[Rule, ...] = (
     (FULL_SPAN, r"\1 to "),
-    (MONTH_SPAN, lambda match: f"{SHORT_MONTHS[match[1]]} to {SHORT_MONTHS[match[2]]}"),
-    (DAY_SPAN, lambda match: f"{SHORT_DAYS[match[1]]} to {SHORT_DAYS[match[2]]}"),
-    (SHORT_DAY, _calendar(SHORT_DAYS)),  # Mon., at 9; Fri, Jan 5
-    (SHORT_MONTH, _calendar(SHORT_MONTHS)),  # Jan. 5th; 5 Jan 2024
+    (MONTH_SPAN, lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
+    (DAY_SPAN, lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
+    (SHORT_DAY, _calendar),  # Mon., at 9; Fri, Jan 5
+    (SHORT_MONTH, _calendar),  # Jan. 5th; 5 Jan 2024
     (DIRECTION, lambda match: DIRECTIONS[match[1]] + " "),  # 350 W 42nd St.
     (ADDRESS, lambda match: match[1] + STREETS[match[2]]),  # 12 Main St.
     # on Main St. and 5th Ave
@@ -94,8 +96,8 @@ RULES: tuple[Rule, ...] = (
     (BEFORE_NUMBER, _before_number),  # No. 5, Eq. 5
     rule(rf"(?<![\w.-])(?i:({PLAIN_BEFORE_NUMBERS})) (?=\d)", _before_number),  # Fig 3
     # e.g. this, Smith Inc. and others
-    rule(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)", _whole(ANYWHERE)),
-    rule(rf"(?<![\w.])(?<!\d )(?i:({alternatives(INSIDE)}))(?= [a-z\d])", _whole(INSIDE)),  # esp. here
+    rule(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)", _whole),
+    rule(rf"(?<![\w.])(?<!\d )(?i:({alternatives(INSIDE)}))(?= [a-z\d])", _whole),  # esp. here
     rule(r"\b([Nn])o\. (?=of\b)", r"\1umber "),
     rule(r"(?<![\w/.:])(?i:(w/o|c/o|b/c|n/a)\b|(w/)(?=[ \w]))(?!/)", _slash),  # w/ milk, w/o sugar
 )
