@@ -36,12 +36,14 @@ CARDS = {
         "Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)
     ),
     "Dub captions": Card("Dub captions", "Speech at the times of an SRT", "#78350f", (2, 3)),
+    "Dub a video": Card("Dub a video", "Its words, in another voice", "#166534", (2, 4)),
     "Give a voice a mood": Card("Give it a mood", "Angry less calm, added to a voice", "#a16207", (3, 4)),
     "Karaoke captions": Card("Karaoke captions", "Words light up as they are heard", "#be185d", (2, 3)),
     "SEQ_GROUPS sweep": Card("Speed or quality?", "Hear what each setting costs", "#6d28d9", (2, 3)),
     "Save, load and blend voices": Card("Blend and save", "Mix voices, keep them", "#b7791f", (2, 3)),
     "Script from a text file": Card("Script file", "A text file becomes speech", "#475569", (2, 3)),
     "Smooth and normalize": Card("Smooth and level", "Finish any audio", "#2b6cb0", (2, 3)),
+    "Train a voice": Card("Train a voice", "Closer than a clone, in minutes", "#b91c1c", (2, 3)),
 }
 BAND = 250  # height of the title band in pixels, of 720
 SHOW = """({title, says, color, groups, view, band}) => {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import soundfile
 
@@ -22,6 +24,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "workflows"
 MARK = "Qwen3-TTS "  # the files' names begin so: ComfyUI's dialog searches in nothing else
 NAMES = sorted(path.stem.removeprefix(MARK) for path in FOLDER.glob("*.json"))
 RECORDINGS = {"your_voice.wav": "austen-0880.flac", "another_voice.wav": "austen-0870.flac"}
+VIDEO, VIDEO_RATE = "your_video.mp4", 5  # frames per second
+TRAINED = "your recordings"  # a folder in the input folder
 # The frontends that the pack must work with: label -> (server fixture, whether Nodes 2.0 is on).
 PAGES = {"0.3.75": ("server", False), "today": ("todays_server", False), "Nodes 2.0": ("todays_server", True)}
 SLOW = pytest.mark.slow
@@ -63,6 +67,31 @@ def place_own_files(input_folder: Path) -> None:
     input_folder.mkdir(parents=True, exist_ok=True)
     for name, source in RECORDINGS.items():
         soundfile.write(input_folder / name, *soundfile.read(DATA / source))
+    write_video(input_folder / VIDEO, DATA / RECORDINGS["another_voice.wav"])
+    folder = input_folder / TRAINED
+    folder.mkdir(exist_ok=True)
+    for source in RECORDINGS.values():
+        shutil.copy(DATA / source, folder)
+
+
+def write_video(path: Path, recording: Path) -> None:
+    """Write gray pictures with the sound of a recording, with the library that ComfyUI writes videos with."""
+    import av
+
+    sound, rate = soundfile.read(recording, dtype="float32")
+    with av.open(str(path), "w") as file:
+        pictures = file.add_stream("mpeg4", rate=VIDEO_RATE)
+        pictures.width = pictures.height = 64
+        pictures.pix_fmt = "yuv420p"
+        track = file.add_stream("aac", rate=rate, layout="mono")
+        for _ in range(round(len(sound) / rate * VIDEO_RATE)):
+            picture = av.VideoFrame.from_ndarray(np.full((64, 64, 3), 128, np.uint8), format="rgb24")
+            file.mux(pictures.encode(picture))
+        samples = av.AudioFrame.from_ndarray(sound[None], format="fltp", layout="mono")
+        samples.sample_rate = rate
+        file.mux(track.encode(samples))
+        for stream in (pictures, track):
+            file.mux(stream.encode(None))
 
 
 def first_seed(label: str) -> int:

@@ -20,6 +20,8 @@ from tests.comfy.examples import (
     NAMES,
     PAGES,
     PICTURE_SETTINGS,
+    RECORDINGS,
+    TRAINED,
     after,
     of_kind,
     only,
@@ -27,7 +29,7 @@ from tests.comfy.examples import (
     read_workflow,
     run,
 )
-from tests.comfy.graphs import SAMPLES_PER_FRAME, Graph, samples, shown
+from tests.comfy.graphs import SAMPLES_PER_FRAME, WORDS, Graph, samples, shown
 
 if TYPE_CHECKING:
     from tests.comfy.page import ComfyBrowser, ComfyPage
@@ -267,6 +269,44 @@ def test_captions_are_dubbed_at_their_times_and_the_one_that_is_too_long_is_list
         assert np.array_equal(track[begin : begin + len(clip)], clip)
     assert re.search(r"Caption 5 \(00:00:10,500, .*\) is [\d.]+ s too long at speed 1.25", shown(result, dub))
     assert f"The track is {len(track) / RATE:.3f} s long." in shown(result, dub)
+
+
+def test_a_video_is_dubbed_with_its_own_words(server, convert, base_dir) -> None:
+    pytest.importorskip("faster_whisper", reason="not run: no faster-whisper (tests/requirements.txt)")
+    from lab.judges.asr import join_model
+
+    join_model(base_dir / "models" / "faster-whisper" / "base")
+    graph = convert(read_workflow("Dub a video"))
+    result = run(server, graph)
+    assert "John Dashwood had then leisure" in str(result.outputs[only(graph, "MorphTTSTranscribe")]["text"])
+    [video] = [one for one in result.files if one.node_id == only(graph, "SaveVideo")]
+    sound = av_seconds(video.path)
+    clips = result.outputs[only(graph, "MorphTTSDub")]["morph_clips"]
+    assert clips and sound > 6, "ComfyUI ends it with the pictures"
+
+
+def av_seconds(path: Path) -> float:
+    """Return the seconds of a video's sound."""
+    import av
+
+    with av.open(str(path)) as file:
+        [track] = file.streams.audio
+        return float(track.duration * track.time_base)
+
+
+def test_a_voice_is_trained_on_a_folder_and_speaks(server, convert, base_dir) -> None:
+    graph = convert(read_workflow("Train a voice"))
+    train, speaker = only(graph, "MorphTTSTrainVoice"), only(graph, "MorphTTSGenerateSpeech")
+    assert graph[train]["inputs"]["consent"] is False, "nobody is asked by the template itself"
+    for source in RECORDINGS.values():
+        (base_dir / "input" / TRAINED / source).with_suffix(".txt").write_text(WORDS, encoding="utf-8")
+    graph[train]["inputs"] |= {
+        "folder": TRAINED, "consent": True, "recogniser": "off", "steps": 2, "batch_size": 1
+    }  # fmt: skip
+    result = run(server, graph)
+    assert shown(result, train).startswith("trained my voice on 2 recordings")
+    check_speech(graph, result, frames_of(result, speaker), after(graph, speaker, 0, "MorphTTSSaveSpeech"))
+    assert (base_dir / "models" / "qwen3-tts-loras" / "my voice" / "README.md").exists()
 
 
 def test_the_words_of_a_script_are_karaoke_beside_its_track(server, convert, base_dir) -> None:

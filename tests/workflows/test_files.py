@@ -12,6 +12,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / "workflows").glob("*.json"))
 CORE = {"LoadAudio", "SaveAudio", "PreviewAny", "PreviewImage", "PrimitiveStringMultiline", "MarkdownNote"}
+CORE |= {"LoadVideo", "GetVideoComponents", "CreateVideo", "SaveVideo"}
 DEMO_VOICE = "demo voice (in the pack)"
 NEEDS_ANOTHER = {"Design a voice", "Design once, then clone"}  # the demo voice cannot design voices
 MARGIN = 20  # pixels between a group's border and its nodes
@@ -39,8 +40,8 @@ def names(paths: list[Path]) -> list[str]:
 def test_every_node_of_the_pack_has_an_example() -> None:
     used = {node["type"] for path in WORKFLOWS for node in read(path)["nodes"]}
     # A remote model needs a server that the owner has listed, a LoRA somebody's training: they have pages
-    # in docs/ instead. Trim Recording and Transcribe are for the user's own recordings: help pages show them in graphs.
-    without = {"MorphTTSRemoteModel", "MorphTTSLoadLora", "MorphTTSTrimRecording", "MorphTTSTranscribe"}
+    # in docs/ instead. Trim Recording is for the user's own recordings: its help page shows it in a graph.
+    without = {"MorphTTSRemoteModel", "MorphTTSLoadLora", "MorphTTSTrimRecording"}
     assert own_nodes() - used == without
     assert used <= own_nodes() | CORE
     assert len(WORKFLOWS) >= 6
