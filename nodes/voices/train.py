@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...morph.training.trainer import Losses
 
 NO_FOLDER, NO_LIST = "(no folder)", "cannot list the folders of recordings"
-NEEDED_BYTES = 4 << 30  # on the device beside the weights: docs/trained_voices.md
+NEEDED_BYTES = 4 << 30  # asked of ComfyUI beside the weights; an estimate
 
 
 class TrainVoice(io.ComfyNode):
