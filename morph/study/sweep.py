@@ -11,7 +11,7 @@ from ..decode.loop import decode_lines
 from ..decode.predictor import Predictor
 from ..decode.rows import Decoded, RowPlan
 from ..decode.sampling import distribution
-from ..engine import Choice
+from ..engine import Choice, Engine
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
@@ -79,13 +79,15 @@ def sweep(
         parts = LinePieces(line, one_piece, builder)
         parts.cut()
         _check_length(parts, options or GenerateOptions())
-        study = _Study(synthesizer, parts, on_frame or (lambda *_: None))
+        choice = synthesizer.engine.choose(synthesizer.model)
+        study = _Study(synthesizer.engine, choice, parts, on_frame or (lambda *_: None))
         return _sweep(study, seq_groups, on_spoken or (lambda *_: None))
 
 
 @dataclass
 class _Study:
-    synthesizer: Synthesizer
+    engine: Engine
+    choice: Choice
     parts: LinePieces
     on_frame: Callable[[int, int], None]
     frames: int = 0
@@ -97,29 +99,19 @@ class _Study:
         self.expected = max(self.expected, self.frames + 1)
         self.on_frame(self.frames, self.expected)
 
-    @property
-    def model(self) -> Model:
-        return self.synthesizer.model
-
-    @property
-    def choice(self) -> Choice:
-        return self.synthesizer.engine.choose(self.model)
-
     def decode(self, seq_groups: int) -> Decoded:
-        options, [piece] = replace(self.parts.options, seq_groups=seq_groups), self.parts.pieces
-        requests = [self.parts.request(piece)]
-        [decoded] = self.synthesizer.engine.decode(self.model, requests, options, self.count, self.choice)
+        parts, options = self.parts, replace(self.parts.options, seq_groups=seq_groups)
+        requests = [parts.request(parts.pieces[0])]
+        [decoded] = self.engine.decode(parts.model, requests, options, self.count, self.choice)
         return decoded
 
     def assemble(self, decoded: Decoded) -> Spoken:
-        engine, [piece] = self.synthesizer.engine, self.parts.pieces
-        reference = self.parts.line.voice.ref_codes
-        waves = engine.begin_waveforms(
-            self.model, self.choice, [decoded.codes], [reference], lambda: self.count(0)
-        )
-        [wave] = take_all(waves)
-        piece.take = Take(decoded, wave, judge_end(piece.text, decoded, wave, self.model.sample_rate))
-        spoken = assemble(self.parts, engine.describe(self.model, self.choice))
+        parts, piece = self.parts, self.parts.pieces[0]
+        codes, reference = [decoded.codes], [parts.line.voice.ref_codes]
+        begin = self.engine.begin_waveforms
+        [wave] = take_all(begin(parts.model, self.choice, codes, reference, lambda: self.count(0)))
+        piece.take = Take(decoded, wave, judge_end(piece.text, decoded, wave, parts.model.sample_rate))
+        spoken = assemble(parts, self.engine.describe(parts.model, self.choice))
         warn_of(spoken.report)
         return spoken
 
@@ -133,7 +125,7 @@ def _check_length(parts: LinePieces, options: GenerateOptions) -> None:
 
 
 def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, Spoken], None]) -> Sweep:
-    model, parts = study.model, study.parts
+    parts, model = study.parts, study.parts.model
     warm_ups = model.device.type == "cuda" and study.choice.engine == "graph"
     study.expected = expected_frames(parts.text_tokens) * (len(seq_groups) * (1 + warm_ups) + 1)
     hidden, codes = _trace(study)
@@ -154,13 +146,10 @@ def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, S
 
 def _trace(study: _Study) -> tuple[torch.Tensor, torch.Tensor]:
     trace: list[tuple[torch.Tensor, torch.Tensor]] = []
-    request, experiment = (
-        study.parts.request(study.parts.pieces[0]),
-        Experiment(lambda *frame: trace.append(frame)),
-    )
-    options = replace(study.parts.options, seq_groups=PREDICTED_GROUPS)
-    with open_rows(study.model, options, RowPlan(1, 1), experiment) as rows:
-        decode_lines(study.model, rows, [request], study.count)
+    parts, experiment = study.parts, Experiment(lambda *frame: trace.append(frame))
+    options = replace(parts.options, seq_groups=PREDICTED_GROUPS)
+    with open_rows(parts.model, options, RowPlan(1, 1), experiment) as rows:
+        decode_lines(parts.model, rows, [parts.request(parts.pieces[0])], study.count)
     hidden, codes = zip(*trace, strict=True)
     return torch.cat(hidden), torch.cat(codes)
 
