@@ -179,7 +179,8 @@ class Trainer:
             now = Losses(step, training, (round(first, 4), round(rest, 4)))
             log.info("held-out lines after %d steps: group 0 %.3f, groups 1-15 %.3f", step, first, rest)
         self.history.append(now)
-        if step and sum(now.held_out or ()) > sum(self.kept.held_out or ()):
+        is_best = sum(now.held_out or ()) <= sum(self.kept.held_out or ())  # not if it is NaN
+        if step and not is_best:
             return False
         self.kept = now
         return True

@@ -4,6 +4,7 @@ renamed, described, exported, imported and deleted.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.comfy import graphs
 from tests.comfy.examples import CLASSIC, NODES_2, PAGES, set_live_sound
 from tests.comfy.test_workflows import DRAWN, overlapping
 
@@ -46,6 +48,22 @@ ADD_SAVER = """() => {
   model.connect(0, voice, 'model')
   voice.connect(0, save, 'voice')
 }"""
+# The demo voice, trained for one update on a folder in the input folder.
+ADD_TRAINER = """([name, folder]) => {
+  const [lora, model, train] = ['MorphTTSLoadLora', 'MorphTTSLoadModel', 'MorphTTSTrainVoice'].map((type) => {
+    const node = window.LiteGraph.createNode(type)
+    window.app.graph.add(node)
+    return node
+  })
+  lora.mode = 2 // not run
+  const set = (node, name, value) => { node.widgets.find((widget) => widget.name === name).value = value }
+  set(model, 'checkpoint', 'demo voice (in the pack)')
+  const given = {name, folder, consent: true, recogniser: 'off', steps: 1, batch_size: 1}
+  for (const [widget, value] of Object.entries(given)) set(train, widget, value)
+  model.connect(0, train, 'model')
+}"""
+LORAS = """() => window.app.graph.nodes.find((node) => node.type === 'MorphTTSLoadLora')
+  .widgets.find((widget) => widget.name === 'adapter').options.values"""
 LIST_OF_LAST = """() => {
   const {value, options} = window.app.graph.nodes.at(-1).widgets.find((widget) => widget.name === 'name')
   return [value, options.values]
@@ -259,6 +277,21 @@ def test_a_voice_that_a_run_saves_is_in_the_tab_and_in_the_lists(page: ComfyPage
     later = page.page.evaluate(LIST_OF_LAST)
     assert later == ["Newcomer", ["Far", "Heart", "Newcomer"]], "a node that is added later has the old list"
     assert page.problems() == []
+
+
+@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
+def test_a_trained_voice_is_in_the_tab_and_in_the_lists(page: ComfyPage) -> None:
+    folder = page.server.base_dir / "input" / "trained"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(graphs.DATA / graphs.RECORDING, folder)
+    (folder / graphs.RECORDING).with_suffix(".txt").write_text(graphs.WORDS, encoding="utf-8")
+    page.page.evaluate(ADD_TRAINER, ["Trained", "trained"])
+    kind, data = page.run()
+    assert kind == "execution_success", data
+    row(page, "Trained").wait_for()
+    page.page.wait_for_function(f"() => ({LORAS})().includes('qwen3-tts-loras/Trained')")
+    assert page.problems() == []
+    shutil.rmtree(page.server.base_dir / "models" / "qwen3-tts-loras" / "Trained")
 
 
 @pytest.mark.slow

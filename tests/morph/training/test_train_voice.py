@@ -13,6 +13,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.speech.lines import Spoken
 from qwen3_tts_morph.morph.training import train_voice as module
+from qwen3_tts_morph.morph.training import trainer
 from qwen3_tts_morph.morph.training.plot import plot_losses
 from qwen3_tts_morph.morph.training.train_voice import (
     CARD,
@@ -155,6 +156,20 @@ def test_losses_that_are_not_finite_end_it_with_the_last_good_weights(load, plac
     assert "It ended early: step 3's gradient is not finite: choose a lower rate" in trained.report
     assert "the weights of update 2 of 4 are saved" in trained.report
     assert read_adapter(places.folder).parts
+
+
+def test_weights_with_a_loss_that_is_not_a_number_are_not_kept(load, places, monkeypatch) -> None:
+    real = Trainer._check
+
+    def spoilt(self: Trainer, step: int, *more: object) -> bool:
+        nan = [torch.tensor(float("nan"))] * 2
+        with monkeypatch.context() as patch:
+            if step == 4:
+                patch.setattr(trainer, "losses", lambda *_: nan)
+            return real(self, step, *more)
+
+    monkeypatch.setattr(Trainer, "_check", spoilt)
+    assert "the weights of update 2 of 4 are saved" in train(load(), places).report
 
 
 def test_without_a_check_that_is_finite_nothing_is_saved(load, places) -> None:
