@@ -251,8 +251,9 @@ class GraphDecoder:
 
     def _write_texts(self) -> None:
         """Write the trailing texts of new lines: the talker's first step reads them, the codes before it do not."""
-        if unwritten := self._started.unwritten:
-            self._started.slots.put_texts(list(unwritten), list(unwritten.values()))
+        state = self._started
+        if unwritten := state.unwritten:
+            state.slots.put_texts(list(unwritten), list(unwritten.values()))
             unwritten.clear()
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
@@ -443,6 +444,7 @@ class GraphRows:
 
     def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, plan: RowPlan):
         self.decoder, self._table = decoder, RowTable(decoder.batch)
+        self._readback = decoder._started.readback
         self._readback.reset()
         self._model, self._options = model, options
         self.count, self.late = decoder.batch, plan.late
@@ -470,10 +472,6 @@ class GraphRows:
         rows = self._take(lines, [line.prompt.length for line in lines])
         self.decoder.put(rows, lines, self._largest_pass)
         return rows
-
-    @property
-    def _readback(self) -> Readback:
-        return self.decoder._started.readback
 
     def _prepare(self, groups: Iterable[Group | None]) -> None:
         for group in groups:
@@ -571,6 +569,7 @@ class GraphRows:
         slots.text[:, : text.shape[1]].copy_(text)
         slots.state.minimums.copy_(minimums)
         slots.state.spans.copy_(spans)
+        self._readback = decoder._started.readback
         self._readback.reset()
         self._split = 0
 

@@ -146,8 +146,10 @@ class LineJoin(StreamJoin):
         parts = [samples]
         if self._trim is not None:
             parts = [self._trim.add(samples), *([self._trim.end()] if is_last else [])]
-        ends = 0 if self.taken else self.lead, round(self.after_s * self._rate) if is_last else 0
-        lead, after = (np.zeros(count, dtype=np.float32) for count in ends)
-        samples = concatenate([lead, *parts, after])
+        if self.lead and not self.taken:
+            parts.insert(0, np.zeros(self.lead, dtype=np.float32))
+        if is_last and self.after_s:
+            parts.append(np.zeros(round(self.after_s * self._rate), dtype=np.float32))
+        samples = concatenate(parts) if len(parts) > 1 else parts[0]
         self.taken += len(samples)
         return samples
