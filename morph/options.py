@@ -24,7 +24,7 @@ AUTO_ROWS = 0  # for ``batch_size``
 MOST_SEED = 2**64 - 1  # the largest that ComfyUI and torch accept
 MOST_CHUNK_FRAMES = 300
 CHUNK_FRAMES = Setting(1, low=1, high=MOST_CHUNK_FRAMES)
-TRAINING_UPDATES = {"quick": 50, "normal": 150, "thorough": 400}
+TRAINING_UPDATES = {"quick": 100, "normal": 200, "thorough": 400}
 CONSENT = "a voice can be trained only if the speaker has agreed"
 # How much of a LoRA is added to a checkpoint (``model/adapter.py``).
 ADAPTER_STRENGTH = Setting(1.0, low=-4.0, high=4.0, hint=" (1 is as trained)", public="strength")

@@ -69,7 +69,7 @@ def train(asked: argparse.Namespace) -> None:
     cut = len(lines) - asked.held_out
     seconds = sum(len(one.waveform) for one in pairs[:cut]) / model.sample_rate
     log.info("%d lines of %.0f s, %d held out, on %s", cut, seconds, asked.held_out, model.summary())
-    trainer, began = Trainer(model, options), time.monotonic()
+    trainer, began = Trainer(model, options, voice=voice), time.monotonic()
     with suppress(KeyboardInterrupt):
         trainer.train(lines[:cut], lines[cut:])
     about = {
@@ -82,7 +82,7 @@ def train(asked: argparse.Namespace) -> None:
         "losses": trainer.kept.held_out,
     }
     trainer.save(asked.out)
-    save_voice(voice, asked.out / VOICE)
+    save_voice(trainer.trained_voice(voice), asked.out / VOICE)
     text = json.dumps({**about, **asdict(options), **asdict(Origin.of(asked.commit))}, indent=1)
     (asked.out / TRAINED).write_text(text + "\n", encoding="utf-8")
 
@@ -104,7 +104,11 @@ def parser() -> argparse.ArgumentParser:
         choices = list(LAYERS) if one.name == "layers" else None
         kind = type(one.default)
         made.add_argument(
-            f"--{one.name}", type=kind, default=one.default, choices=choices, help=f"({one.default})"
+            f"--{one.name.replace('_', '-')}",
+            type=kind,
+            default=one.default,
+            choices=choices,
+            help=f"({one.default})",
         )
     return made
 

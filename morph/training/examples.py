@@ -32,7 +32,7 @@ class Example:
 
     @property
     def start(self) -> int:
-        """The position that predicts the first frame, T - 1."""
+        """The position that predicts the first frame, T - 1; the speaker of an x-vector clone is two before it."""
         return len(self.inputs) - len(self.codes) - 1
 
 
@@ -67,12 +67,20 @@ class Batch:
         targets: of group 0 and the end, int64 ``[B, N]``, NOTHING elsewhere.
         codes: of all frames, int64 ``[K, 16]``.
         places: flat positions in ``[B * N]`` that predict these frames, ``[K]``.
+        speakers: positions of the speaker in ``[N]``, if the lines are x-vector clones, ``[B]``.
     """
 
     inputs: torch.Tensor
     targets: torch.Tensor
     codes: torch.Tensor
     places: torch.Tensor
+    speakers: torch.Tensor
+
+    def shift_speakers(self, shift: torch.Tensor) -> torch.Tensor:
+        """Return the inputs with ``shift`` ``[H]`` added to the lines' speaker."""
+        inputs, rows = self.inputs.clone(), torch.arange(len(self.inputs), device=self.inputs.device)
+        inputs[rows, self.speakers] += shift.to(inputs.dtype)
+        return inputs
 
 
 def stack(examples: Sequence[Example], end: int, device: torch.device) -> Batch:
@@ -86,4 +94,5 @@ def stack(examples: Sequence[Example], end: int, device: torch.device) -> Batch:
         targets[row, after] = end
         places.append(row * targets.shape[1] + torch.arange(one.start, after))
     codes = torch.cat([one.codes for one in examples])
-    return Batch(*(part.to(device) for part in (inputs, targets, codes, torch.cat(places))))
+    speakers = torch.tensor([one.start - 2 for one in examples])
+    return Batch(*(part.to(device) for part in (inputs, targets, codes, torch.cat(places), speakers)))

@@ -190,7 +190,7 @@ class _Run:
         cut = len(lines) - self.held_out
         # ComfyUI runs nodes in inference mode, in which nothing can be trained.
         with torch.inference_mode(False), torch.enable_grad():
-            self.trainer = Trainer(self.model, self.options, self._updated)
+            self.trainer = Trainer(self.model, self.options, self._updated, self.voice)
             _check_room(places.folder, self.trainer)
             if self.model.device.type == "cpu":
                 seconds = self.options.steps * self.trainer.seconds_per_update(lines)
@@ -218,13 +218,13 @@ class _Run:
     def _speak(self) -> Spoken:
         """Speak the text of the last line, which is held out if any is, with the weights so far."""
         model = adapt(self.model, self.trainer.adapter(self.asked.name), 1.0, Path())
-        line = Line(self.found.pairs[-1].text, self.voice, self.asked.language)
+        line = Line(self.found.pairs[-1].text, self.trainer.trained_voice(self.voice), self.asked.language)
         with Batch(Synthesizer(model, Engine("eager")), 1, linger_s=None) as batch:
             return speak_lines(batch, [line], GenerateOptions(retries=0))[0]
 
     def _save(self, places: Places, key: str) -> TrainedVoice:
         """Write the adapter's folder, complete or not at all, and the voice."""
-        folder = places.folder
+        folder, self.voice = places.folder, self.trainer.trained_voice(self.voice)
         report, unfinished = self._report(), name_beside(folder)
         about = self._about() | {"key": key, "report": report}
         try:

@@ -8,22 +8,29 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.nn.utils import clip_grad_norm_
 
 from ..checkpoint.adapter_file import read_adapter
 from ..model.adapter import Adapter
 from ..model.model import Model
+from ..voice.voice import Voice
 from .examples import Batch, Example, stack
 from .lora import add_lora, write_adapter
-from .objective import losses
+from .objective import divergence, losses, predict
 
 log = logging.getLogger(__name__)
 
 LINEAR = r"layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj"
-LAYERS = {"talker": rf"talker\.model\.{LINEAR}", "all": rf"talker\.(code_predictor\.)?model\.{LINEAR}"}
+LAYERS = {
+    "predictor": rf"talker\.code_predictor\.model\.{LINEAR}",
+    "talker": rf"talker\.model\.{LINEAR}",
+    "all": rf"talker\.(code_predictor\.)?model\.{LINEAR}",
+}
 WARM_UP = 0.05  # share of the steps in which the rate rises; it falls to 0 as a cosine afterwards
 LARGEST_GRADIENT = 1.0
 
@@ -35,9 +42,11 @@ class Training:
     Args:
         rank: of the adapter.
         alpha: the adapter is scaled by alpha over rank.
-        layers: one of LAYERS: "all" are the talker's and the code predictor's.
+        layers: one of LAYERS: the code predictor's, the talker's, or both. The talker's change the words most.
         steps: updates.
         rate: the highest learning rate (AdamW).
+        speaker_rate: of the speaker embedding of an x-vector clone; 0: it stays.
+        anchor: weight of the divergence from the checkpoint's probabilities, which keeps its words.
         batch: lines in a step.
         frames: frames in a step that the code predictor learns; it runs over 16 positions for each.
         check: steps between two losses of the held-out lines.
@@ -49,9 +58,11 @@ class Training:
 
     rank: int = 16
     alpha: int = 16
-    layers: str = "talker"
-    steps: int = 400
+    layers: str = "predictor"
+    steps: int = 200
     rate: float = 1e-3
+    speaker_rate: float = 2e-2
+    anchor: float = 0.1
     batch: int = 8
     frames: int = 128
     check: int = 25
@@ -64,6 +75,9 @@ class Training:
         for name in ("alpha", "rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}: choose a number above 0")
+        for name in ("anchor", "speaker_rate"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}: choose 0 or more")
         if self.layers not in LAYERS:
             raise ValueError(f"layers is {self.layers!r}: choose one of {', '.join(LAYERS)}")
 
@@ -95,16 +109,30 @@ class Trainer:
         model: loaded with full weights.
         options: how.
         on_update: called after each update; if it raises, the training ends.
+        voice: of the lines. The speaker embedding of an x-vector clone is trained, too; None: nothing but the adapter.
     """
 
     def __init__(
-        self, model: Model, options: Training, on_update: Callable[[int], object] = lambda _step: None
+        self,
+        model: Model,
+        options: Training,
+        on_update: Callable[[int], object] = lambda _step: None,
+        voice: Voice | None = None,
     ):
         torch.manual_seed(options.seed)
         self.model, self.options, self._on_update = model, options, on_update
         self.network, self.layers = add_lora(model, LAYERS[options.layers], options.rank, options.alpha)
-        self.weights = [one for layer in self.layers.values() for one in (layer.down, layer.up)]
-        self.optimizer = torch.optim.AdamW(self.weights, lr=options.rate, weight_decay=0.0)
+        self.weights: list[torch.Tensor] = [
+            one for layer in self.layers.values() for one in (layer.down, layer.up)
+        ]
+        groups: list[dict[str, Any]] = [{"params": [*self.weights], "lr": options.rate}]
+        self.shift: torch.Tensor | None = None
+        speaker = voice.speaker_embedding if voice is not None and voice.kind == "x_vector" else None
+        if speaker is not None and options.speaker_rate:
+            self.shift = torch.zeros_like(speaker, device=model.device, dtype=torch.float32)
+            groups.append({"params": [self.shift.requires_grad_()], "lr": options.speaker_rate})
+            self.weights.append(self.shift)
+        self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, options.rate_at)
         self.history: list[Losses] = []  # of each check
         self.kept = Losses(0)  # of the weights that are kept
@@ -153,15 +181,22 @@ class Trainer:
     def _gradient(self, batch: Batch, step: int) -> tuple[float, float]:
         chance = torch.Generator().manual_seed(self.options.seed + step)
         frames = torch.randperm(len(batch.codes), generator=chance)[: self.options.frames]
-        first, rest = losses(self.network.talker, batch, frames.to(batch.codes.device))
+        frames = frames.to(batch.codes.device)
+        logits = predict(self.network.talker, batch, frames, self.shift)
+        first, rest = losses(logits, batch, frames)
+        total = first + rest
+        if self.options.anchor:
+            with torch.no_grad():
+                known = predict(self.model.network.talker, batch, frames)
+            total = total + self.options.anchor * divergence(logits, known)
         self.optimizer.zero_grad()
-        (first + rest).backward()
+        total.backward()
         return float(first.detach()), float(rest.detach())
 
     def _update(self, batch: Batch, step: int) -> tuple[float, float]:
         found = self._gradient(batch, step)
-        norm = torch.nn.utils.clip_grad_norm_(self.weights, LARGEST_GRADIENT)
-        if not bool(norm.isfinite()):
+        norms = [clip_grad_norm_(group["params"], LARGEST_GRADIENT) for group in self.optimizer.param_groups]
+        if not all(bool(norm.isfinite()) for norm in norms):
             raise NotFinite(f"step {step}'s gradient is not finite: choose a lower rate, or precision fp32")
         self.optimizer.step()
         self.schedule.step()
@@ -174,7 +209,9 @@ class Trainer:
             log.info("step %d of %d: group 0 %.3f, groups 1-15 %.3f", step, self.options.steps, *training)
         now = Losses(step, training)
         if held_out:
-            found = [torch.stack(losses(self.network.talker, self._stack([one]))) for one in held_out]
+            batches = [self._stack([one]) for one in held_out]
+            logits = [predict(self.network.talker, one, shift=self.shift) for one in batches]
+            found = [torch.stack(losses(*pair)) for pair in zip(logits, batches, strict=True)]
             first, rest = torch.stack(found).mean(dim=0).tolist()  # each line counts alike
             now = Losses(step, training, (round(first, 4), round(rest, 4)))
             log.info("held-out lines after %d steps: group 0 %.3f, groups 1-15 %.3f", step, first, rest)
@@ -196,6 +233,13 @@ class Trainer:
     def adapter(self, name: str) -> Adapter:
         """Return the present weights as an adapter."""
         return Adapter(name, secrets.token_hex(32), {key: one.part() for key, one in self.layers.items()})
+
+    def trained_voice(self, voice: Voice) -> Voice:
+        """Return the lines' voice with its present speaker embedding."""
+        known = voice.speaker_embedding
+        if known is None or self.shift is None:
+            return voice
+        return replace(voice, speaker_embedding=(known + self.shift.detach().cpu()).to(known.dtype))
 
     def save(self, folder: Path) -> None:
         """Write the adapter as peft does, and read it as the pack does; ValueError if that fails."""

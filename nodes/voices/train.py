@@ -49,7 +49,7 @@ class TrainVoice(io.ComfyNode):
             io.String.Input("transcripts", optional=True, force_input=True),
             VoiceSocket.Input("voice", optional=True),
             inputs.choice("recogniser", [NO_RECOGNISER, *RECOGNISERS], RECOGNISER, optional=True),
-            inputs.choice("layers", ("talker", "all"), "talker", optional=True),
+            inputs.choice("layers", ("predictor", "talker", "all"), "predictor", optional=True),
             inputs.number("rank", 16, (1, 128), optional=True),
             inputs.number("steps", 0, (0, 10_000), optional=True),
             inputs.number("rate", 1e-3, (1e-6, 1.0, 1e-6), optional=True),
@@ -208,7 +208,7 @@ def request_of(one: Mapping[str, Any], audio: Sequence[Any], transcripts: Sequen
     options = Training(
         rank=one.get("rank", 16),
         alpha=one.get("rank", 16),
-        layers=one.get("layers", "talker"),
+        layers=one.get("layers", "predictor"),
         steps=one.get("steps") or TRAINING_UPDATES[one["length"]],
         rate=one.get("rate", 1e-3),
         batch=one.get("batch_size", 8),

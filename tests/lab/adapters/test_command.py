@@ -11,9 +11,10 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.training.examples import make_examples, stack
-from qwen3_tts_morph.morph.training.objective import losses
+from qwen3_tts_morph.morph.training.objective import losses, predict
 from qwen3_tts_morph.morph.training.pairs import Pair
 from qwen3_tts_morph.morph.voice.file import load_voice
+from qwen3_tts_morph.morph.voice.voice import Voice
 
 from lab.adapters import __main__ as command
 from lab.adapters.pairs import read_pairs
@@ -84,14 +85,19 @@ def test_an_adapter_is_trained_and_loaded_as_any_other(checkpoint, data, tmp_pat
     model = load_model(checkpoint, LoadOptions("fp32"))
     adapted = adapt(model, trained[0], 1.0, checkpoint)
     check_as_peft(checkpoint, tmp_path / "one", adapted)
+    asked = command.parser().parse_args(arguments(checkpoint, data, out, "--layers", layers))
+    cloned = command.choose_voice(model, read_pairs(data, model.sample_rate), asked)
     voice = load_voice(tmp_path / "one" / command.VOICE)
-    [before, after] = [
-        torch.stack(losses(one.talker, stack(make_examples(one, [Pair("3", speech(1.3, 3), TEXT)], voice, "auto"),
-                                             one.config.talker_config.codec_eos_token_id, one.device)))
-        for one in (model, adapted)
-    ]  # fmt: skip
+    assert not torch.equal(cloned.speaker_embedding, voice.speaker_embedding)  # it was trained, too
+    [before, after] = [held_out_losses(*pair) for pair in ((model, cloned), (adapted, voice))]
     assert before.tolist() == pytest.approx(about["losses_before"], abs=1e-3)
     assert after.tolist() == pytest.approx(about["losses"], abs=1e-3)
+
+
+def held_out_losses(model: Model, voice: Voice) -> torch.Tensor:
+    lines = make_examples(model, [Pair("3", speech(1.3, 3), TEXT)], voice, "auto")
+    batch = stack(lines, model.config.talker_config.codec_eos_token_id, model.device)
+    return torch.stack(losses(predict(model.talker, batch), batch))
 
 
 def check_as_peft(checkpoint: Path, folder: Path, adapted: Model) -> None:

@@ -9,8 +9,9 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.training import examples
 from qwen3_tts_morph.morph.training.examples import Example, make_examples, stack
-from qwen3_tts_morph.morph.training.objective import predict_groups
+from qwen3_tts_morph.morph.training.objective import divergence, predict, predict_groups
 from qwen3_tts_morph.morph.training.pairs import Pair
+from qwen3_tts_morph.morph.training.trainer import Trainer, Training
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -60,3 +61,22 @@ def test_the_talker_gets_what_it_gets_when_it_speaks(model, voice, monkeypatch) 
         rest = predict_groups(model.talker, states[batch.places], batch.codes)
     assert first.argmax(-1).tolist() == codes[:, 0].tolist()
     assert rest.argmax(-1).tolist() == codes[:, 1:].tolist()
+
+
+def test_an_anchor_keeps_the_checkpoints_probabilities(model, voice) -> None:
+    lines = make_examples(model, [Pair("a", noise(1), TEXT)], voice, "auto")
+    batch = stack(lines, model.config.talker_config.codec_eos_token_id, model.device)
+    left = []
+    with torch.enable_grad():
+        for anchor in (0.0, 10.0):
+            trainer = Trainer(model, Training(rank=2, steps=10, rate=0.01, anchor=anchor))
+            trainer.train(lines, [])
+            with torch.no_grad():
+                now, known = (predict(one.talker, batch) for one in (trainer.network, model.network))
+                left.append(float(divergence(now, known)))
+    assert 0 < left[1] < left[0] / 2
+
+
+def test_an_anchor_below_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="anchor is -1: choose 0 or more"):
+        Training(anchor=-1)
