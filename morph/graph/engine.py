@@ -444,8 +444,7 @@ class GraphRows:
 
     def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, plan: RowPlan):
         self.decoder, self._table = decoder, RowTable(decoder.batch)
-        self._readback = decoder._started.readback
-        self._readback.reset()
+        decoder._started.readback.reset()
         self._model, self._options = model, options
         self.count, self.late = decoder.batch, plan.late
         self._is_synchronous = decoder._synchronous
@@ -516,7 +515,8 @@ class GraphRows:
         if len(self._rows_of) > 1 or group not in self._rows_of:
             others = (rows for one, rows in self._rows_of.items() if one != group)
             stopped = [*stopped, *chain.from_iterable(others)]
-        if len(stopped) >= self._table.running or (self._readback.waiting and not self._goes_on(stopped)):
+        is_waiting = self.decoder._started.readback.waiting > 0
+        if len(stopped) >= self._table.running or (is_waiting and not self._goes_on(stopped)):
             self._lag = 0
             return False
         self._lag = self._choose_lag()
@@ -532,7 +532,7 @@ class GraphRows:
                 self.decoder._codes()
             else:
                 self.decoder.frame(positions, stopped)
-            self._readback.push()
+            self.decoder._started.readback.push()
             if self.decoder._views.confirm():  # after the launch, as a first frame is urgent
                 break
             self._restart(positions)
@@ -569,14 +569,14 @@ class GraphRows:
         slots.text[:, : text.shape[1]].copy_(text)
         slots.state.minimums.copy_(minimums)
         slots.state.spans.copy_(spans)
-        self._readback = decoder._started.readback
-        self._readback.reset()
+        decoder._started.readback.reset()
         self._split = 0
 
     def read(self) -> Frame | None:
         # A streamed line's first frame is urgent: it is not read late, and no frame is launched before it is read.
-        if self._readback.waiting > self._lag or (self._unread and self._first_is_awaited):
-            self._report = self._readback.pop().numpy()
+        readback = self.decoder._started.readback
+        if readback.waiting > self._lag or (self._unread and self._first_is_awaited):
+            self._report = readback.pop().numpy()
             frame = self._table.receive(self._report)
             if self._unread:
                 for row in frame.rows.tolist():
