@@ -86,13 +86,15 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> None:
     text, lists = read_text_file(options.file), read_lists(options)
     read = read_list(text) if options.file.suffix.lower() in JSON_LINES else read_script(text)
-    from ...morph.script.dialogue import ScriptRequest, make_lines
     from ..scripts.backend import open_backend
 
     with (
         open_folder(options, console) as folder,
         open_backend(options, console, read) as ready,
     ):
+        # It imports torch: names are checked before.
+        from ...morph.script.dialogue import ScriptRequest, make_lines
+
         script, voices = ready.script
         cast = {name: ready.cast[voice] for name, voice in voices.items()}
         request = ScriptRequest(text, cast, options.language, options.seed, lists)
