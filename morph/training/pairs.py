@@ -37,7 +37,7 @@ class Pair:
 
 @dataclass
 class Selection:
-    """The recordings that are used, and the reasons for those that are left out, by name."""
+    """Usable recordings with their texts, and the reasons for leaving out others, by name."""
 
     pairs: list[Pair] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Selection:
 
 
 def read_folder(folder: Path) -> tuple[list[Recording], dict[str, str]]:
-    """Return the recordings of a folder by their names, with texts where NAME.txt exists, and those that are unusable.
+    """Return a folder's recordings, each with the text of its NAME.txt, if any, and reasons for unusable files.
 
     Raises ValueError if it is no folder, or has no recordings.
     """
@@ -78,7 +78,7 @@ def read_folder(folder: Path) -> tuple[list[Recording], dict[str, str]]:
 
 
 class Checker:
-    """Checks recordings; ``recogniser`` writes missing texts, and finds those that belong to another recording.
+    """Checks recordings; ``recogniser`` transcribes those without a text, and detects mismatched texts.
 
     Args:
         rate: of the codec, in Hz.

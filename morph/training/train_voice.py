@@ -18,7 +18,7 @@ from ..batch.batch import Batch
 from ..checkpoint.adapter_file import adapt
 from ..engine import Engine
 from ..hearing.whisper import Whisper
-from ..kept.render import speak_lines
+from ..kept.render import in_words, speak_lines
 from ..model.model import Model
 from ..model.names import KIND_NAMES
 from ..options import GenerateOptions
@@ -194,7 +194,7 @@ class _Run:
             _check_room(places.folder, self.trainer)
             if self.model.device.type == "cpu":
                 seconds = self.options.steps * self.trainer.seconds_per_update(lines)
-                self.watcher.say(f"training on the CPU will take about {_in_words(seconds)}")
+                self.watcher.say(f"training on the CPU will take about {in_words(max(seconds, 1))}")
             self.began = time.monotonic()
             try:
                 self.trainer.train(lines[:cut], lines[cut:])
@@ -208,7 +208,7 @@ class _Run:
     def _updated(self, step: int) -> None:
         steps = self.options.steps
         left = (time.monotonic() - self.began) / step * (steps - step)
-        self.watcher.advance(step, steps, _in_words(left))
+        self.watcher.advance(step, steps, in_words(max(left, 1)))
         if step % self.options.check == 0 or step == steps:
             self.watcher.show_losses(self.trainer.history)
         if step % self.sample_every == 0 or step == steps:
@@ -225,8 +225,9 @@ class _Run:
     def _save(self, places: Places, key: str) -> TrainedVoice:
         """Write the adapter's folder, complete or not at all, and the voice."""
         folder, self.voice = places.folder, self.trainer.trained_voice(self.voice)
-        report, unfinished = self._report(), name_beside(folder)
-        about = self._about() | {"key": key, "report": report}
+        about, unfinished = self._about(), name_beside(folder)
+        report = self._report(about)
+        about |= {"key": key, "report": report}
         try:
             self.trainer.save(unfinished)
             save_voice(self.voice, unfinished / VOICE)
@@ -259,11 +260,11 @@ class _Run:
             **asdict(self.options),
         }
 
-    def _report(self) -> str:
-        about, kept = self._about(), self.trainer.kept
+    def _report(self, about: dict[str, Any]) -> str:
+        kept = self.trainer.kept
         lines = [
             f"trained {self.asked.name} on {about['lines']} recordings ({about['speech_s']:.0f} s) in "
-            f"{_in_words(about['wall_s'])}: the weights of update {kept.step} of {self.options.steps} are saved"
+            f"{in_words(max(about['wall_s'], 1))}: the weights of update {kept.step} of {self.options.steps} are saved"
         ]
         if self.trainer.stopped:
             lines += [f"It ended early: {self.trainer.stopped}."]
@@ -307,9 +308,3 @@ def _check_room(folder: Path, trainer: Trainer) -> None:
         raise ValueError(
             f"the disk has {free / 1e6:.0f} MB free and the LoRA needs {size / 1e6:.0f} MB: make room for it"
         )
-
-
-def _in_words(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

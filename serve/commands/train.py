@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ...morph.options import CONSENT, RECOGNISERS, TRAINING_UPDATES
+from ...morph.options import CONSENT, RECOGNISER, RECOGNISERS, TRAINING_UPDATES
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import find_checkpoint, folders_of, load_at
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length", choices=TRAINING_UPDATES, default="normal")
     parser.add_argument("--speaker", type=arguments.filled)
     parser.add_argument("--language", default="auto")
-    parser.add_argument("--recogniser", choices=(OFF, *RECOGNISERS), default="base", metavar="SIZE")
+    parser.add_argument("--recogniser", choices=(OFF, *RECOGNISERS), default=RECOGNISER, metavar="SIZE")
     for name, kind in OPTIONS.items():
         parser.add_argument(f"--{name}", type=kind)
     arguments.add_model(parser)
