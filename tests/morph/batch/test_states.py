@@ -65,7 +65,8 @@ class Watch:
             assert one.status is Status.RUNNING, f"{one.status.name}, with a row"
             assert one.rows[row].frames._place[1] == row, "a piece is in another row"
             assert one.number in loop._active and not one.speech.ended, "a line that has ended has a row"
-        places = list(loop.scheduler._places.values())  # at once: callers add to them
+        with loop.scheduler.lock:  # callers add to them, in two steps
+            places = list(loop.scheduler._places.values())
         pending = [changed() for changed in list(loop.inbox.changed)]
         for one in {*loop._active.values(), *(place.utterance for place in places)}:
             assert one.status is not Status.DONE, "a line that has ended is not forgotten"
