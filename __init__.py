@@ -26,9 +26,7 @@ async def comfy_entrypoint() -> ComfyExtension:
     from .nodes import MorphTTSExtension
     from .nodes.routes.routes import add_routes
 
-    if (
-        server := getattr(PromptServer, "instance", None)
-    ) is not None:  # other programs import nodes without one
+    if (server := getattr(PromptServer, "instance", None)) is not None:  # other programs import nodes without one
         add_routes(server)
     if newer := describe_newer(more={"ComfyUI": comfyui_version.__version__}):
         log.warning("Qwen3-TTS Morph: %s", newer)

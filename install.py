@@ -21,10 +21,7 @@ def create_environment(path: Path) -> Path:
     """Create a virtual environment unless one with pip exists; return the path of its Python."""
     python = environment_python(path)
     # Not "pip --version": that takes half a second, and speak.py asks before every command.
-    if (
-        not python.exists()
-        or subprocess.run([str(python), "-c", "import pip"], capture_output=True).returncode
-    ):
+    if not python.exists() or subprocess.run([str(python), "-c", "import pip"], capture_output=True).returncode:
         venv.EnvBuilder(with_pip=True, clear=True, symlinks=os.name != "nt").create(path)
     return python
 

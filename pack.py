@@ -18,9 +18,7 @@ def load() -> ModuleType:
     """Register the repository root as the package ``qwen3_tts_morph`` and return it; later calls return the same."""
     if NAME in sys.modules:
         return sys.modules[NAME]
-    spec = importlib.util.spec_from_file_location(
-        NAME, ROOT / "__init__.py", submodule_search_locations=[str(ROOT)]
-    )
+    spec = importlib.util.spec_from_file_location(NAME, ROOT / "__init__.py", submodule_search_locations=[str(ROOT)])
     if spec is None or spec.loader is None:
         raise ImportError(f"{ROOT} has no __init__.py: clone the repository again")
     module = importlib.util.module_from_spec(spec)

@@ -43,9 +43,7 @@ def write_tokenizer(folder: Path, vocab: Mapping[str, int], merges: Sequence[tup
         "model_max_length": 131072,
     }
     lines = ["#version: 0.2", *(f"{left} {right}" for left, right in merges)]
-    (folder / "vocab.json").write_text(
-        json.dumps(vocab, ensure_ascii=False, indent=0) + "\n", encoding="utf-8"
-    )
+    (folder / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
     (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 

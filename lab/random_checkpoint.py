@@ -128,9 +128,7 @@ def write_checkpoint(
         ValueError: an unknown shape or kind.
     """
     if shape not in SHAPES or kind not in KINDS:
-        raise ValueError(
-            f"shape must be one of {sorted(SHAPES)} and kind one of {KINDS}, not {shape!r} and {kind!r}"
-        )
+        raise ValueError(f"shape must be one of {sorted(SHAPES)} and kind one of {KINDS}, not {shape!r} and {kind!r}")
     generator = torch.Generator().manual_seed(seed)
     path.mkdir(parents=True, exist_ok=True)
     _write_text_tokenizer(path)

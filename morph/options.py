@@ -66,9 +66,7 @@ def parse_groups(text: str) -> list[int]:
     """Read a list such as "1, 3, 5, 15"; return it sorted, without duplicates. ValueError outside 1..15."""
     words = re.split(r"[\s,;]+", text.strip(" \t\r\n,;"))
     if not all(re.fullmatch("[0-9]{1,3}", word) for word in words):
-        raise ValueError(
-            f"SEQ_GROUPS list is {text[:40]!r}: write numbers from 1 to 15, such as 1, 3, 5, 7, 15"
-        )
+        raise ValueError(f"SEQ_GROUPS list is {text[:40]!r}: write numbers from 1 to 15, such as 1, 3, 5, 7, 15")
     return sorted({check_seq_groups(int(word)) for word in words})
 
 
@@ -109,9 +107,7 @@ class TokenSampling(Checked):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], prefix: str, do_sample: str) -> TokenSampling:
         """Read one of the two samplers; upstream spells the sub-talker's switch differently."""
-        keys = {
-            name: do_sample if name == "do_sample" else prefix + name for name in settings_of(TokenSampling)
-        }
+        keys = {name: do_sample if name == "do_sample" else prefix + name for name in settings_of(TokenSampling)}
         return cls(**{name: config[key] for name, key in keys.items() if key in config})
 
 
@@ -250,9 +246,7 @@ class GenerateOptions(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sampling is not None and not isinstance(self.sampling, Sampling):
-            raise ValueError(
-                f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own"
-            )
+            raise ValueError(f"sampling is {self.sampling!r}: choose a Sampling, or None for the checkpoint's own")
         sizes = self.chunk_frames
         if not isinstance(sizes, tuple) or not sizes or not all(map(CHUNK_FRAMES.fits, sizes)):
             raise ValueError(

@@ -65,18 +65,14 @@ class Setting:
             return isinstance(value, bool) or (value is None and self.default is None)
         if isinstance(value, bool) or not isinstance(value, int if self.kind is int else (int, float)):
             return False
-        return value == self.off or (
-            self.low <= value <= self.high and not (self.above and value == self.low)
-        )
+        return value == self.off or (self.low <= value <= self.high and not (self.above and value == self.low))
 
     def check(self, value: Any) -> Any:
         """Return a valid value, numpy's scalars as Python's; ValueError for others."""
         numpy = sys.modules.get("numpy")  # it has no scalars before it is imported
         plain = value.item() if numpy and isinstance(value, numpy.generic) else value
         if not self.fits(plain):
-            raise ValueError(
-                f"{self.label or self.public or self.name} is {plain!r}: choose {self.limits}{self.hint}"
-            )
+            raise ValueError(f"{self.label or self.public or self.name} is {plain!r}: choose {self.limits}{self.hint}")
         return plain
 
 
@@ -89,11 +85,7 @@ def setting(default: Any, *more: Any, **named: Any) -> Any:
 def settings_of(options: type, on: str = "") -> dict[str, Setting]:
     """Return a dataclass's settings by name, in order; with ``on``, those of that interface."""
     found = {one.name: one.metadata["setting"] for one in fields(options) if "setting" in one.metadata}
-    return {
-        name: replace(one, name=name, public=one.public or name)
-        for name, one in found.items()
-        if on in one.on
-    }
+    return {name: replace(one, name=name, public=one.public or name) for name, one in found.items() if on in one.on}
 
 
 class Checked:

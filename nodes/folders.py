@@ -52,9 +52,7 @@ def local_checkpoints() -> dict[str, dict[str, Any]]:
 def checkpoint_labels() -> dict[str, str]:
     """Return labels for the values of Load Qwen3-TTS Model: on this machine, incomplete, or to be downloaded."""
     roots = folders().checkpoints
-    labels = {
-        name: f"{name} (incomplete)" for name, path in list_checkpoints(roots).items() if missing_files(path)
-    }
+    labels = {name: f"{name} (incomplete)" for name, path in list_checkpoints(roots).items() if missing_files(path)}
     for name in PUBLISHED:
         here = resolve_checkpoint(name, roots) is not None
         labels[name] = f"{name} (here)" if here else f"{name} (downloads {download_gb(name):g} GB)"

@@ -128,9 +128,7 @@ def spread(given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     for name, values in given.items():
         check_filled(name, values)
     runs = max(map(len, given.values()))
-    return [
-        {name: values[min(run, len(values) - 1)] for name, values in given.items()} for run in range(runs)
-    ]
+    return [{name: values[min(run, len(values) - 1)] for name, values in given.items()} for run in range(runs)]
 
 
 def check_filled(name: str, values: Sequence[Any]) -> None:

@@ -47,9 +47,7 @@ def check_waveform(waveform: Waveform, name: str = "waveform") -> None:
     if not np.isfinite(waveform).all():
         raise ValueError(f"{name} contains NaN or infinity: render or record it again")
     if (peak := peak_of(waveform)) > LOUDEST:
-        raise ValueError(
-            f"{name} has a sample of {peak:.3g}, where full scale is 1: divide it by its full scale"
-        )
+        raise ValueError(f"{name} has a sample of {peak:.3g}, where full scale is 1: divide it by its full scale")
 
 
 def check_sample_rate(sample_rate: int) -> None:

@@ -38,15 +38,11 @@ class Spacing:
         if not isinstance(self.gap_s, Sequence):
             return [self.gap_s] * joints
         if len(self.gap_s) != joints:
-            raise ValueError(
-                f"gap_s has {len(self.gap_s)} gaps for {joints} joints: give one number, or one per joint"
-            )
+            raise ValueError(f"gap_s has {len(self.gap_s)} gaps for {joints} joints: give one number, or one per joint")
         return list(self.gap_s)
 
 
-def silences(
-    spacing: Spacing, joints: int, sample_rate: int, channels: int = 1
-) -> tuple[int, list[int], int]:
+def silences(spacing: Spacing, joints: int, sample_rate: int, channels: int = 1) -> tuple[int, list[int], int]:
     """Return the samples of silence before the first waveform, at each joint, and after the last."""
     gaps = [round(gap * sample_rate) for gap in spacing.gaps(joints)]
     lead, tail = round(spacing.lead_s * sample_rate), round(spacing.tail_s * sample_rate)
@@ -76,9 +72,7 @@ def join(
     lengths = [waveform.shape[-1] for waveform in waveforms]
     # At most half a piece, so that a piece's two fades never meet.
     most, pairs = round(spacing.crossfade_ms / 1000 * sample_rate), pairwise(lengths)
-    fades = [
-        0 if gap else min(most, *(one // 2 for one in pair)) for pair, gap in zip(pairs, gaps, strict=True)
-    ]
+    fades = [0 if gap else min(most, *(one // 2 for one in pair)) for pair, gap in zip(pairs, gaps, strict=True)]
     spans = _spans(lengths, gaps, fades, lead)
     return _mix(waveforms, spans, fades, spans[-1][1] + tail), spans
 
@@ -112,9 +106,7 @@ def _mix(waveforms: Sequence[Waveform], spans: list[Span], fades: list[int], tot
     flat = all(waveform.ndim == 1 for waveform in waveforms)
     widest = max(_channels(waveform) for waveform in waveforms)
     joined = np.zeros((widest, total), dtype=np.result_type(*waveforms))
-    for waveform, (start, end), fade_in, fade_out in zip(
-        waveforms, spans, [0, *fades], [*fades, 0], strict=True
-    ):
+    for waveform, (start, end), fade_in, fade_out in zip(waveforms, spans, [0, *fades], [*fades, 0], strict=True):
         piece = np.atleast_2d(waveform).copy()
         piece[:, :fade_in] *= ramp(fade_in)
         piece[:, piece.shape[1] - fade_out :] *= 1.0 - ramp(fade_out)

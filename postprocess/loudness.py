@@ -62,9 +62,7 @@ def normalize_loudness(waveform: Waveform, sample_rate: int, options: Loudness |
     return _scale_to_peak(waveform, ceiling)
 
 
-def _find_gain(
-    waveform: Waveform, sample_rate: int, lufs: float, limit: float, measured: float
-) -> tuple[float, float]:
+def _find_gain(waveform: Waveform, sample_rate: int, lufs: float, limit: float, measured: float) -> tuple[float, float]:
     """Return the gain, at most ``limit``, from ``measured`` to ``lufs``, and the LUFS reached."""
     # A gain also moves quiet parts across the standard's gate of -70 LUFS, so the loudness does not follow it
     # exactly: the gain is corrected until no further part crosses.
@@ -75,9 +73,7 @@ def _find_gain(
         reached = measure_loudness(exact * gain, sample_rate)
         if abs(lufs - reached) <= TOLERANCE_LU or (gain == limit and reached < lufs):
             return gain, reached
-    log.warning(
-        "loudness is %.2f LUFS instead of %.2f: its quiet parts keep crossing the gate", reached, lufs
-    )
+    log.warning("loudness is %.2f LUFS instead of %.2f: its quiet parts keep crossing the gate", reached, lufs)
     return gain, reached
 
 

@@ -27,9 +27,7 @@ DEFAULT = "speak"  # for a first word that is no command, but the text
 HERE = "--here"
 FAILED, INTERRUPTED, READER_LEFT = 1, 130, 141
 
-NO_MEMORY = (
-    "the memory is full: close other programs, or choose --batch-size 1, --weights int8 or --device cpu"
-)
+NO_MEMORY = "the memory is full: close other programs, or choose --batch-size 1, --weights int8 or --device cpu"
 
 
 def main(
@@ -98,17 +96,13 @@ def refused(error: OSError) -> str:
     why = error.strerror or " ".join(str(error).split())
     if error.filename is None:
         return f"reading or writing failed ({why}): check the disk, the pipe or the network, and try again"
-    return (
-        f"{error.filename} cannot be read or written ({why}): choose another place, or change its permissions"
-    )
+    return f"{error.filename} cannot be read or written ({why}): choose another place, or change its permissions"
 
 
 def lacking(error: ModuleNotFoundError) -> str:
     if (error.name or "").startswith(__package__):
         return f"this copy of the pack has no {error.name}: install the pack again"
-    return (
-        f"{sys.executable} has no package {error.name}: install torch and the pack's requirements.txt there"
-    )
+    return f"{sys.executable} has no package {error.name}: install torch and the pack's requirements.txt there"
 
 
 def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:

@@ -21,6 +21,4 @@ def one_line(words: str) -> str:
 
 def escaped(text: str) -> str:
     r"""Return a text with control characters as escapes such as ``\x1b``; line breaks and tabs stay."""
-    return CONTROL.sub(
-        lambda one: one[0] if one[0] in LAYOUT else one[0].encode("unicode_escape").decode(), text
-    )
+    return CONTROL.sub(lambda one: one[0] if one[0] in LAYOUT else one[0].encode("unicode_escape").decode(), text)

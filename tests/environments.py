@@ -49,9 +49,7 @@ SERVER = (
     *("av==18.1.0", "httptools==0.9.0", "httpx==0.28.1", "openai==3.54.0"),
 )
 RAY_PACKAGES = ("ray[data,serve]==2.60.0",)
-TRITON = (
-    "triton==3.6.0; sys_platform == 'linux' and platform_machine == 'x86_64'"  # elsewhere there are no wheels
-)
+TRITON = "triton==3.6.0; sys_platform == 'linux' and platform_machine == 'x86_64'"  # elsewhere there are no wheels
 OF_FILE = "--requirement="  # pip's option, and uv's
 PACK = f"{OF_FILE}{ROOT / 'requirements.txt'}"
 # Upstream, for comparisons, without its pins and what no 12 Hz model uses: for transformers 4, and for 5.
@@ -201,9 +199,7 @@ def load_tested() -> ModuleType:
 
 def write_versions(folder: Path, python: Path) -> None:
     """Write which versions an environment got whose packages are not pinned."""
-    (folder / "versions.json").write_text(
-        json.dumps(read_versions(python), indent=2) + "\n", encoding="utf-8"
-    )
+    (folder / "versions.json").write_text(json.dumps(read_versions(python), indent=2) + "\n", encoding="utf-8")
 
 
 def make_ray() -> None:

@@ -226,9 +226,7 @@ def morph_files(names: Sequence[str]) -> list[str]:
     return [f"tests/morph/{file}.py{colons}{case}" for file, colons, case in parts]
 
 
-def test_engine(
-    name: str, python: Path, paths: Sequence[str], request: Request, beside: bool = False
-) -> Outcome:
+def test_engine(name: str, python: Path, paths: Sequence[str], request: Request, beside: bool = False) -> Outcome:
     """Run files of engine tests. Beside ComfyUI's tests the default run has one process: each imports everything."""
     workers = 1 if beside and not request.everything else count_workers()
     options = [*paths, *request.tier, *spread(workers)]
@@ -360,12 +358,8 @@ def test_newest(chosen: Newest, request: Request) -> list[Outcome]:
 def run_newest(commit: str, request: Request) -> bool:
     """Make the environment of the newest packages and test in it; record its versions if all passes."""
     own = os.environ.get("COMFYUI_DIR")
-    chosen = Newest(
-        Path(own or NEWEST / "ComfyUI").resolve(), os.environ.get("COMFYUI_PYTHON") or str(NEWEST_PYTHON)
-    )
-    made = make_environment(
-        "newest packages environment", lambda: make_newest(chosen.program if own else None), NEWEST
-    )
+    chosen = Newest(Path(own or NEWEST / "ComfyUI").resolve(), os.environ.get("COMFYUI_PYTHON") or str(NEWEST_PYTHON))
+    made = make_environment("newest packages environment", lambda: make_newest(chosen.program if own else None), NEWEST)
     if not made.ok:
         return summarize([made])
     versions = {name: sort_versions(found) for name, found in chosen.versions().items()}
@@ -379,9 +373,7 @@ def run_newest(commit: str, request: Request) -> bool:
 
 
 def last_with_newest() -> str:
-    return last_run(
-        NEWEST_RECORD, "the newest packages", "--newest", lambda last: describe_versions(last["versions"])
-    )
+    return last_run(NEWEST_RECORD, "the newest packages", "--newest", lambda last: describe_versions(last["versions"]))
 
 
 # On a GPU
@@ -460,9 +452,7 @@ def last_on_gpu() -> str:
 def parse_arguments(words: Sequence[str], description: str | None = None) -> argparse.Namespace:
     """Parse the command line; everything after -- is in ``extra``."""
     end = words.index("--") if "--" in words else len(words)
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     tiers = parser.add_mutually_exclusive_group()
     tiers.add_argument("--all", action="store_true", help="also run the cases marked slow")
     tiers.add_argument("--gpu", action="store_true", help="run the cases that need a GPU, in this Python")

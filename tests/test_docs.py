@@ -101,9 +101,7 @@ def test_the_readme_is_short() -> None:
 @pytest.mark.parametrize("page", GUIDES)
 def test_a_guide_is_short_and_leaves_commits_to_its_log(page: str) -> None:
     text = read(ROOT / "docs" / f"{page}.md")
-    assert len(text.split()) <= MOST_WORDS, (
-        f"move what was measured to docs/log/{page}.md, details to another page"
-    )
+    assert len(text.split()) <= MOST_WORDS, f"move what was measured to docs/log/{page}.md, details to another page"
     assert COMMIT.findall(text) == []
     assert f"](log/{page}.md" in text
 
@@ -158,9 +156,7 @@ def test_every_page_is_in_the_index() -> None:
     assert pages - set(LINK.findall(index)) == set()
 
 
-@pytest.mark.parametrize(
-    "example", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("example", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_what_an_example_imports_of_the_pack_is_there(example: Path) -> None:
     """Examples for a cluster run with ``--all`` only."""
     found = [

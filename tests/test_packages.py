@@ -53,10 +53,7 @@ def test_the_environment_has_the_versions_of_its_lock() -> None:
     here, comfy = Path(sys.prefix).resolve(), (environments.COMFY / "venv").resolve()
     if here != comfy:
         pytest.skip("not run: this Python is not that of .envs/comfy")
-    found = {
-        one.metadata["Name"].lower().replace("_", "-"): one.version
-        for one in importlib.metadata.distributions()
-    }
+    found = {one.metadata["Name"].lower().replace("_", "-"): one.version for one in importlib.metadata.distributions()}
     locked = versions_of(packages.lock_of("comfy"))
     here_too = {name: found[name].partition("+")[0] for name in locked if name in found}
     assert len(here_too) > 100 and here_too.items() <= locked.items()

@@ -17,17 +17,13 @@ from tests.environments import TORCH
 
 HERE = Path(__file__).resolve()
 FORBIDDEN = {
-    "a registry's host": re.compile(
-        r"pypi\.org|pythonhosted|npmjs\.org|download\.pytorch\.org|deb\.debian\.org"
-    ),
+    "a registry's host": re.compile(r"pypi\.org|pythonhosted|npmjs\.org|download\.pytorch\.org|deb\.debian\.org"),
     "a path of one machine": re.compile(
         r"(?<![\w.)}/])/(work|farm|opt|root|home|tmp|mnt|Users)/\w|\b[A-Za-z]:(\\+|/)(Users|home)(\\+|/)\w"
     ),
 }
 FORBIDDEN_IN_PYTHON = {
-    "pickle": re.compile(
-        r"^\s*(import|from)\s+(pickle|dill|joblib)\b|\bpickle\.loads?\(|\btorch\.load\(", re.M
-    ),
+    "pickle": re.compile(r"^\s*(import|from)\s+(pickle|dill|joblib)\b|\bpickle\.loads?\(|\btorch\.load\(", re.M),
     "an edit of sys.path": re.compile(r"\bsys\.path\s*(\.(insert|append|extend)\(|\+?=[^=])"),
 }
 
@@ -45,12 +41,7 @@ def texts(suffix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the names and texts of the repository's files but this one, which contains the forbidden words."""
     for name in sorted(list_files("--cached", "--others", "--exclude-standard")):
         path = pack.ROOT / name
-        if (
-            name.endswith(suffix)
-            and path != HERE
-            and path.is_file()
-            and b"\0" not in (raw := path.read_bytes())
-        ):
+        if name.endswith(suffix) and path != HERE and path.is_file() and b"\0" not in (raw := path.read_bytes()):
             yield name, raw.decode(errors="replace")
 
 
@@ -106,9 +97,7 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert re.findall(r"^## (\d\S+)", changes, re.M)[0] == version, "the changelog's newest version"
     assert f"](docs/release-{version}.md)" in changes and (pack.ROOT / f"docs/release-{version}.md").is_file()
     saved = [path.read_text(encoding="utf-8") for path in (pack.ROOT / "workflows").glob("*.json")]
-    found = {
-        ver for one in saved for ver in re.findall(r'"cnr_id": "qwen3-tts-morph", "ver": "([^"]+)"', one)
-    }
+    found = {ver for one in saved for ver in re.findall(r'"cnr_id": "qwen3-tts-morph", "ver": "([^"]+)"', one)}
     assert found == {version}, "the templates' nodes"
 
 
@@ -176,9 +165,7 @@ def test_no_folder_of_the_product_has_more_than_fourteen_modules() -> None:
 def test_public_functions_have_at_most_five_parameters_or_give_the_reason() -> None:
     """Except kernels, and functions that ComfyUI calls with the names of a node's inputs."""
     folders = [
-        path
-        for top in ("morph", "nodes", "postprocess", "serve", "lab")
-        for path in (pack.ROOT / top).rglob("*.py")
+        path for top in ("morph", "nodes", "postprocess", "serve", "lab") for path in (pack.ROOT / top).rglob("*.py")
     ]
     found = []
     for path in folders:

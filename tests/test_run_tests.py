@@ -70,10 +70,7 @@ def test_gpu_runs_the_marked_cases_and_records_the_commit(steps, machine, monkey
     assert runner.run_gpu("abc", []) == 0
     assert [name for name, _ in steps] == ["kernels on the GPU", "engine on the GPU"]
     assert all("--all" in options for _, options in steps)
-    assert (
-        "tests/morph/graph/test_engine.py" in steps[1][1]
-        and "tests/morph/text/test_split.py" not in steps[1][1]
-    )
+    assert "tests/morph/graph/test_engine.py" in steps[1][1] and "tests/morph/text/test_split.py" not in steps[1][1]
     record = json.loads(runner.GPU_RECORD.read_text(encoding="utf-8"))
     assert record["commit"] == "abc" and record["passed"] == 6 and record["skipped"] == 2
     assert machine.items() <= record.items()

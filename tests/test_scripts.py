@@ -46,9 +46,7 @@ def test_every_script_is_checked() -> None:
 
 
 def test_the_types_of_the_pages_elements_are_those_of_the_page() -> None:
-    typed = dict(
-        re.findall(r'^  "?([\w-]+)"?: (\w+)$', (HERE / "page.d.ts").read_text(encoding="utf-8"), re.M)
-    )
+    typed = dict(re.findall(r'^  "?([\w-]+)"?: (\w+)$', (HERE / "page.d.ts").read_text(encoding="utf-8"), re.M))
     tags = page_tags()
     assert typed and typed.items() <= {name: TAGS.get(tag, "") for name, tag in tags.items()}.items()
 

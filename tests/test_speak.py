@@ -57,9 +57,7 @@ def test_the_command_line_is_read_with_a_python_that_has_no_packages(tmp_path: P
         f"runpy.run_path({speak.__file__!r}, run_name='__main__')"
     )
     heavy = ("torch", "numpy", "transformers", "soundfile", "tqdm", "safetensors")
-    refuse = (
-        f"def refuse(name, *_):\n  if name.split('.')[0] in {heavy}: raise ModuleNotFoundError(name=name)\n"
-    )
+    refuse = f"def refuse(name, *_):\n  if name.split('.')[0] in {heavy}: raise ModuleNotFoundError(name=name)\n"
 
     def without_packages(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", refuse + code, *words]
@@ -118,9 +116,7 @@ def test_what_needs_no_model_is_answered_without_its_packages(tmp_path: Path) ->
     paths = {"PYTHONPATH": str(Path(speak.__file__).parent), "COMFYUI_DIR": str(tmp_path / "ComfyUI")}
     command = [sys.executable, "-c", code, *REFUSED]
     env = {**os.environ, **paths}
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=env
-    )
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=env)
     answers = re.split(r"code (\d)\n", done.stdout)
     assert answers[1::2] == ["0", *"2" * (len(REFUSED) - 1)], done.stdout
     for answer, words in zip(answers[::2], REFUSED.values(), strict=False):
@@ -158,9 +154,7 @@ def test_a_failing_pip_is_one_sentence_with_what_to_do(monkeypatch, capsys) -> N
     monkeypatch.setattr(speak, "prepare_environment", offline)
     assert speak.run_in_environment(["Yes."]) == 1
     told = capsys.readouterr()
-    assert (
-        told.err.endswith("check the connection, then run the same command again\n") and "pip" not in told.err
-    )
+    assert told.err.endswith("check the connection, then run the same command again\n") and "pip" not in told.err
 
 
 def test_the_first_run_shows_what_pip_installs(monkeypatch, capfd, tmp_path) -> None:

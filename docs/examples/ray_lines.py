@@ -93,9 +93,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("lines", type=Path, help="a JSONL file")
     parser.add_argument("folder", type=Path, help="where the WAV files go")
     parser.add_argument("--checkpoint", help="a Qwen3-TTS folder; none: the demo voice")
-    parser.add_argument(
-        "--workers", type=int, default=1, help="how many models: at most a GPU or a core each"
-    )
+    parser.add_argument("--workers", type=int, default=1, help="how many models: at most a GPU or a core each")
     parser.add_argument("--gpus", type=int, default=0, help="of each worker: 1 on a GPU, 0 on a CPU")
     options = parser.parse_args(words)
     options.folder.mkdir(parents=True, exist_ok=True)

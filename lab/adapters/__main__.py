@@ -45,9 +45,7 @@ def choose_voice(model: Model, pairs: Sequence[Pair], asked: argparse.Namespace)
         return preset_voice(model, asked.speaker)
     named = [one for one in pairs if one.name == asked.reference]
     if asked.reference and not named:
-        raise ValueError(
-            f"reference is {asked.reference!r}: choose a name of {asked.data}, without its ending"
-        )
+        raise ValueError(f"reference is {asked.reference!r}: choose a name of {asked.data}, without its ending")
     chosen = max(named or pairs, key=lambda one: len(one.waveform))
     log.info("the voice is a clone of %s", chosen.name)
     return clone_voice(model, chosen.waveform, model.sample_rate, CloneOptions(name=asked.out.resolve().name))
@@ -61,9 +59,7 @@ def train(asked: argparse.Namespace) -> None:
     model = load_model(asked.model, LoadOptions(asked.precision), asked.device)
     pairs = read_pairs(asked.data, model.sample_rate)
     if not 0 <= asked.held_out < len(pairs):
-        raise ValueError(
-            f"held-out is {asked.held_out}: choose 0 to {len(pairs) - 1}, {asked.data} has {len(pairs)}"
-        )
+        raise ValueError(f"held-out is {asked.held_out}: choose 0 to {len(pairs) - 1}, {asked.data} has {len(pairs)}")
     voice = choose_voice(model, pairs, asked)
     lines = make_examples(model, pairs, voice, asked.language)
     cut = len(lines) - asked.held_out

@@ -156,9 +156,7 @@ def judge(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.adapters.judge", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m lab.adapters.judge", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("spoken", type=Path, nargs="+", help="folders that lab.adapters.speak wrote")
     parser.add_argument("--recordings", type=Path, required=True, help="the speaker's wavs of the same lines")
     parser.add_argument("--others", type=Path, help="folder with a folder of wavs for each other speaker")

@@ -61,14 +61,10 @@ def speak(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.adapters.speak", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m lab.adapters.speak", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", type=Path, required=True, help="folder of the checkpoint")
     parser.add_argument("--adapter", type=Path, required=True, help="folder that lab.adapters wrote")
-    parser.add_argument(
-        "--data", type=Path, required=True, help="recordings that were not trained on, with texts"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="recordings that were not trained on, with texts")
     parser.add_argument("--out", type=Path, required=True, help="new folder")
     parser.add_argument("--strengths", type=float, nargs="+", default=[0.0, 0.5, 1.0])
     parser.add_argument("--language", default="auto")

@@ -100,9 +100,7 @@ def compare(bench: Bench, work: Work, repeats: int) -> None:
             times[index].append(timed(bench, replays[index]))
     without, with_head = (statistics.median(one) for one in times)
     cost = statistics.median(more - less for less, more in zip(*times, strict=True))
-    bench.note(
-        "ask", work.what, ms_without=without, ms_with=with_head, us=1000 * cost, percent=100 * cost / without
-    )
+    bench.note("ask", work.what, ms_without=without, ms_with=with_head, us=1000 * cost, percent=100 * cost / without)
 
 
 def captured(bench: Bench, action: Callable[[], Any]) -> Callable[[], Any]:
@@ -192,9 +190,7 @@ def main() -> int:
     table.add_argument("--batch", nargs="+", type=int, default=[1, 64])
     table.add_argument("--seq-groups", nargs="+", type=int, default=[15, 5])
     table.add_argument("--at", nargs="+", type=int, default=[100, 1900], help="positions of the frames")
-    table.add_argument(
-        "--longest-batch", type=int, default=1, help="larger ones are measured at the first position"
-    )
+    table.add_argument("--longest-batch", type=int, default=1, help="larger ones are measured at the first position")
     return measure_shapes(table.parse_args(), run)
 
 

@@ -60,9 +60,7 @@ PING = b"\x89\x80\x00\x00\x00\x00"
 WEBSOCKET = f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n"
 UPGRADE = f"Connection: Upgrade\r\nUpgrade: websocket\r\n{WEBSOCKET}"
 
-Attack: TypeAlias = Callable[
-    [str, int, Callable[[], bool]], None
-]  # address, the client's number, whether it is over
+Attack: TypeAlias = Callable[[str, int, Callable[[], bool]], None]  # address, the client's number, whether it is over
 
 
 @dataclass(frozen=True)
@@ -361,9 +359,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument("--parser", choices=("httptools", "h11"), default="httptools")
     table.add_argument("--lines", type=int, default=5, help="alone, and beside each attack")
     table.add_argument("--seconds", type=float, default=20.0, help="at most, of each attack")
-    table.add_argument(
-        "--patience", type=float, default=TIMEOUT_S, help="seconds without a byte that lose a line"
-    )
+    table.add_argument("--patience", type=float, default=TIMEOUT_S, help="seconds without a byte that lose a line")
     table.add_argument("--settle", type=float, default=2.0, help="seconds after an attack")
     return table.parse_args(arguments)
 

@@ -31,9 +31,7 @@ class Listener:
         samples = np.frombuffer(sound[:whole], np.int16).astype(np.float32) / 32768
         if (index := first_audible(samples)) is not None:
             is_in_rest = 2 * index < before
-            self.at = (
-                self._rest_at + index / self._rate if is_in_rest else self._time(index, before, plays_at)
-            )
+            self.at = self._rest_at + index / self._rate if is_in_rest else self._time(index, before, plays_at)
         elif whole or not before:
             self._rest, self._rest_at = sound[whole:], self._time(whole // 2, before, plays_at)
         else:

@@ -46,9 +46,7 @@ def batch_kernels(bench: Bench, batch: int) -> dict[str, tuple[Callable[[Any, in
     return {
         "look up": (lambda layer, _: look_up(plan, inputs, layer.input_norm, decoder.eps), batch * width * 2),
         "norm + qkv": (
-            lambda layer, _: project(
-                plan, residual, qkv, Projection(layer.qkv, layer.input_norm, decoder.eps)
-            ),
+            lambda layer, _: project(plan, residual, qkv, Projection(layer.qkv, layer.input_norm, decoder.eps)),
             unquantized(first.qkv).nbytes,
         ),
         "attention at 200": (lambda _, index: attend(decoder, talker, index), batch * 201 * position_bytes),

@@ -71,17 +71,13 @@ def measure(model: Model, options: argparse.Namespace, setting: RowSetting) -> R
     engine.free()
     ms, spent = statistics.median(times), statistics.median(codec)
     with_codec = sum(frames) * 80.0 / (ms + spent)
-    return make_row(
-        setting, options, model, ms, frames, codec_ms=spent, audio_seconds_per_second_with_codec=with_codec
-    )
+    return make_row(setting, options, model, ms, frames, codec_ms=spent, audio_seconds_per_second_with_codec=with_codec)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     table = parser(__doc__, frames=125, repeats=3)
     table.add_argument("--batches", type=int, nargs="+", default=BATCHES)
-    table.add_argument(
-        "--refill", type=int, nargs="*", default=REFILLED, help="batch sizes of the table refill"
-    )
+    table.add_argument("--refill", type=int, nargs="*", default=REFILLED, help="batch sizes of the table refill")
     table.add_argument("--seq-groups", type=int, nargs="+", default=SEQ_GROUPS)
     table.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES[:2])
     options = table.parse_args(arguments)

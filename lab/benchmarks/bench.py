@@ -52,12 +52,9 @@ class Bench:
 
     def note(self, table: str, what: str, **numbers: Any) -> None:
         """Record a row and print it."""
-        self.rows.append(
-            {"table": table, "model": self.name, "precision": "bfloat16", "what": what, **numbers}
-        )
+        self.rows.append({"table": table, "model": self.name, "precision": "bfloat16", "what": what, **numbers})
         shown = "  ".join(
-            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-            for key, value in numbers.items()
+            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in numbers.items()
         )
         print(f"{table:7} {self.name:5} {what:44} {shown}", flush=True)
 
@@ -71,9 +68,7 @@ class Bench:
         weights = weights or self.weights
         return random_slots(self.shape, weights, batch, window, [position] * batch, SAMPLING)
 
-    def measure(
-        self, action: Callable[[], Any], before: Callable[[], Any] | None = None
-    ) -> tuple[float, float]:
+    def measure(self, action: Callable[[], Any], before: Callable[[], Any] | None = None) -> tuple[float, float]:
         """Return milliseconds per replay of an action from a CUDA graph, and seconds until it was ready to replay."""
         started = time.perf_counter()
         action()

@@ -121,17 +121,13 @@ def lines_of(case: str, codebook: int) -> list[torch.Tensor]:
 
 def signal_to_noise(waves: list[np.ndarray], exact: list[np.ndarray]) -> float:
     """Return the SNR in dB, over the lines that have an exact waveform."""
-    pairs = [
-        (one.astype(np.float64), other.astype(np.float64)) for one, other in zip(waves, exact, strict=False)
-    ]
+    pairs = [(one.astype(np.float64), other.astype(np.float64)) for one, other in zip(waves, exact, strict=False)]
     signal = sum(float(np.square(other).sum()) for _, other in pairs)
     noise = sum(float(np.square(one - other).sum()) for one, other in pairs)
     return float(10 * np.log10(signal / noise)) if noise else float("inf")
 
 
-def time_runs(
-    decode: Decode, lines: list[torch.Tensor], device: torch.device
-) -> tuple[float, list[np.ndarray]]:
+def time_runs(decode: Decode, lines: list[torch.Tensor], device: torch.device) -> tuple[float, list[np.ndarray]]:
     """Return the median in ms of the runs within the budget (at least two), after three warm-ups, and the waveforms."""
     started = time.perf_counter()
     for _ in range(3):
@@ -182,9 +178,7 @@ def measure(
             )
         )
         row = rows[-1]
-        print(
-            f"{variant.name:18} {case:>7} {ms:10.2f} ms {row.audio_seconds_per_second:9.0f} s/s", flush=True
-        )
+        print(f"{variant.name:18} {case:>7} {ms:10.2f} ms {row.audio_seconds_per_second:9.0f} s/s", flush=True)
     return rows
 
 

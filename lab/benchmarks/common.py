@@ -86,9 +86,7 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
     made.add_argument("--attention", default="sdpa", help="attention of the eager engine")
     made.add_argument("--precision", choices=PRECISIONS, default="auto")
     made.add_argument("--weights", choices=WEIGHTS, default="full")
-    made.add_argument(
-        "--checkpoints", type=Path, help="folder that keeps the random checkpoints between runs"
-    )
+    made.add_argument("--checkpoints", type=Path, help="folder that keeps the random checkpoints between runs")
     add_output(made)
     return made
 
@@ -214,10 +212,7 @@ def make_row(
         round(ms * setting.batch / sum(frames), 3),
         round(1000 * audio_s / ms, 3),
         round(ms / 1000 / audio_s, 5),
-        {
-            name: round(value, 3) if isinstance(value, (int, float)) else value
-            for name, value in details.items()
-        },
+        {name: round(value, 3) if isinstance(value, (int, float)) else value for name, value in details.items()},
     )
 
 

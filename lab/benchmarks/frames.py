@@ -155,9 +155,7 @@ def same_frames(name: str, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
         print(f"SEQ_GROUPS=15: the {name}'s codes equal upstream's over {len(ours)} frames", flush=True)
         return True
     same = int((ours[: len(theirs)] == theirs[: len(ours)]).all(dim=1).long().cumprod(0).sum())
-    print(
-        f"SEQ_GROUPS=15: the {name} diverges from upstream after {same} of {len(theirs)} frames", flush=True
-    )
+    print(f"SEQ_GROUPS=15: the {name} diverges from upstream after {same} of {len(theirs)} frames", flush=True)
     return False
 
 

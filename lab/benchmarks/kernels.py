@@ -81,9 +81,7 @@ def torch_states(decoder: LayerStack, span: CacheSpan, states: torch.Tensor) -> 
     return torch_layers(decoder, states, LayerPass(angles, decoder.head_norms(), view))[:, -1]
 
 
-def check_pass(
-    bench: Bench, what: str, stacks: tuple[LayerStack, LayerStack], span: CacheSpan, batch: int
-) -> None:
+def check_pass(bench: Bench, what: str, stacks: tuple[LayerStack, LayerStack], span: CacheSpan, batch: int) -> None:
     """Fail if the kernels' error against float32 exceeds twice that of torch's bf16.
 
     ``stacks`` are the weights in bf16 and in float32.

@@ -163,9 +163,7 @@ def run_plan(steps: Sequence[Step], out: Path, commit: str) -> dict[str, int | N
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.benchmarks.lease", description=(__doc__ or "").splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.lease", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("plan", type=Path)
     add_output(parser)
     given = parser.parse_args()

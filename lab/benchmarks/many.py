@@ -80,10 +80,7 @@ def make_lines(model: Model, count: int) -> list[Line]:
     """Return lines of 4 to 20 words, the same in every run."""
     rng, words = random.Random(0), TEXT.split()
     voice = preset_voice(model, "ryan" if "ryan" in model.speakers else model.speakers[0])
-    return [
-        Line(" ".join(rng.choices(words, k=rng.randint(*WORDS))), voice, "english", seed)
-        for seed in range(count)
-    ]
+    return [Line(" ".join(rng.choices(words, k=rng.randint(*WORDS))), voice, "english", seed) for seed in range(count)]
 
 
 def measure(speak: Callable[[], Sequence[Spoken]], repeats: int) -> Timing:
@@ -141,9 +138,7 @@ def server_words(options: argparse.Namespace, checkpoint: Path) -> list[object]:
     return ["--rows", options.batch_size, "--waiting", options.in_flight, "--checkpoint", checkpoint]
 
 
-def measure_ray(
-    lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model
-) -> Iterator[Timing]:
+def measure_ray(lines: Sequence[Line], options: argparse.Namespace, checkpoint: Path, model: Model) -> Iterator[Timing]:
     """Measure one replica, then one for each device."""
     for replicas in sorted({1, len(options.devices)}):
         generate = generate_options(model, options)
@@ -167,9 +162,7 @@ def serving(checkpoint: Path, replicas: int, options: argparse.Namespace) -> Ite
     device = "cpu" if options.devices[0] == "cpu" else "cuda"  # Ray shows each replica one GPU
     command = [sys.executable, "-m", "serve", "serve", "--ray", *words, "--device", device]
     env = {**os.environ, "RAY_ADDRESS": "local"}
-    process = subprocess.Popen(
-        [str(word) for word in command], cwd=pack.ROOT, env=env, stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([str(word) for word in command], cwd=pack.ROOT, env=env, stdout=subprocess.DEVNULL)
     try:
         wait_until_ready(process, f"http://127.0.0.1:{port}")
         yield f"http://127.0.0.1:{port}"
@@ -212,9 +205,7 @@ def speed(measured: Timing) -> float:
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     table = parser(__doc__, frames=250, repeats=3)
-    table.add_argument(
-        "--devices", nargs="+", default=[f"cuda:{n}" for n in range(torch.cuda.device_count())]
-    )
+    table.add_argument("--devices", nargs="+", default=[f"cuda:{n}" for n in range(torch.cuda.device_count())])
     table.add_argument("--lines", type=int, default=512)
     table.add_argument("--batch-size", type=int, default=64)
     table.add_argument("--in-flight", type=int, help="of servers, for each; default: twice the --batch-size")
@@ -235,9 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_arguments(arguments)
     with tempfile.TemporaryDirectory() as folder:
         options.checkpoints = options.checkpoints or Path(folder)  # one random checkpoint for all devices
-        models = [
-            load_muted(argparse.Namespace(**{**vars(options), "device": one})) for one in options.devices
-        ]
+        models = [load_muted(argparse.Namespace(**{**vars(options), "device": one})) for one in options.devices]
         lines = make_lines(models[0], options.lines)
         rows: list[Row] = []
         if SHARED in options.engines:
@@ -247,9 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = pack.ROOT / "demo_voice" if options.shape == DEMO else options.checkpoints / options.shape
         if SERVER in options.engines:
             counts = sorted({1, len(models)})
-            served = [
-                measure_server(lines, options, path, models[0], options.devices[:count]) for count in counts
-            ]
+            served = [measure_server(lines, options, path, models[0], options.devices[:count]) for count in counts]
             rows += rows_of(SERVER, served, options, models[0])
             keep(rows, options, models[0])
         if RAY in options.engines:

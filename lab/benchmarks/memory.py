@@ -50,9 +50,7 @@ def measure(model: Model, options: argparse.Namespace, name: str, batch: int) ->
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(model.device)
     for _ in range(3):
-        ms, decoded = timed_ms(
-            lambda: decode_fixed(engine, model, frames, options.seq_groups, batch), model.device
-        )
+        ms, decoded = timed_ms(lambda: decode_fixed(engine, model, frames, options.seq_groups, batch), model.device)
         codec_ms(engine, model, decoded)
     peak, reserved = read(torch.cuda.max_memory_allocated), read(torch.cuda.max_memory_reserved)
     kept = held()

@@ -60,9 +60,7 @@ def draw_batches(axes: Any, rows: Sequence[Row]) -> None:
     """Plot seconds of audio per second over the batch size, both logarithmic, for the table's fastest engine."""
     engine = next(name for name in ("kernels", "graph", "eager") if any(r["engine"] == name for r in rows))
     chosen = [row for row in rows if row["engine"] == engine]
-    for groups, color in zip(
-        sorted({row["seq_groups"] for row in chosen}, reverse=True), OTHERS, strict=False
-    ):
+    for groups, color in zip(sorted({row["seq_groups"] for row in chosen}, reverse=True), OTHERS, strict=False):
         line = sorted((row for row in chosen if row["seq_groups"] == groups), key=lambda row: row["batch"])
         batches = [row["batch"] for row in line]
         for key, style, what in (

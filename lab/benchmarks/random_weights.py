@@ -59,9 +59,7 @@ def _published(name: str) -> FrameShape:
 
 def _demo() -> FrameShape:
     """Return the shape of the voice included in the pack."""
-    config = json.loads((pack.ROOT / "demo_voice" / "config.json").read_text(encoding="utf-8"))[
-        "talker_config"
-    ]
+    config = json.loads((pack.ROOT / "demo_voice" / "config.json").read_text(encoding="utf-8"))["talker_config"]
     predictor = config["code_predictor_config"]
     return FrameShape(_stack(config), _stack(predictor), config["vocab_size"], predictor["vocab_size"])
 

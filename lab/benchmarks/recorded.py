@@ -81,17 +81,13 @@ class SpokenLine:
 Way: TypeAlias = Callable[[Synthesizer, Sequence[Line], GenerateOptions], Iterator[SpokenLine]]
 
 
-def speak_complete(
-    synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[SpokenLine]:
+def speak_complete(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[SpokenLine]:
     """Speak offline lines. They have no codes, but a line of other codes has other samples."""
     for one in render_lines(synthesizer, lines, options):
         yield SpokenLine(describe(one.report), one.waveform)
 
 
-def speak_streams(
-    synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[SpokenLine]:
+def speak_streams(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[SpokenLine]:
     """Speak lines as concurrent streams."""
     with stream_lines(synthesizer, lines, options) as stream:
         chunks = list(stream)
@@ -117,9 +113,7 @@ class Tape:
         pass
 
 
-def speak_scene(
-    synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[SpokenLine]:
+def speak_scene(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[SpokenLine]:
     """Speak SCRIPT as one sound, with the voices of the first two lines."""
     request = ScriptRequest(SCRIPT, {"Anna": lines[0].voice, "Bob": lines[1].voice})
     parsed, own = read_script(SynthesizerChecks(synthesizer), request, options)
@@ -139,9 +133,7 @@ def speak_scene(
         yield SpokenLine(describe(one.report), one.waveform)
 
 
-def speak_served(
-    synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[SpokenLine]:
+def speak_served(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[SpokenLine]:
     """Speak each line for a caller of its own in a batch of ``options.batch_size`` rows, without keeping the sound."""
     with Batch(synthesizer, options.batch_size) as batch:
         with synthesizer.session():  # the lines that get a row begin together
@@ -151,16 +143,10 @@ def speak_served(
             yield join_chunks(speech.report, chunks)
 
 
-def speak_late(
-    synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions
-) -> Iterator[SpokenLine]:
+def speak_late(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> Iterator[SpokenLine]:
     """Speak lines whose text comes word by word, as sentences and as tokens, in one batch."""
     for layout in ("sentence", "token"):
-        late = [
-            replace(line, text=words_of(line), layout=layout)
-            for line in lines
-            if line.voice.kind == "x_vector"
-        ]
+        late = [replace(line, text=words_of(line), layout=layout) for line in lines if line.voice.kind == "x_vector"]
         yield from speak_served(synthesizer, late, options)
 
 
@@ -215,9 +201,7 @@ class Case:
 
 
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
-FILTERED = Sampling(
-    TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3
-)
+FILTERED = Sampling(TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3)
 SHORT = Sampling(max_new_tokens=13)  # random weights do not end by themselves
 TOGETHER = ("complete", "streams", "served")
 
@@ -326,9 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     does = command.add_mutually_exclusive_group(required=True)
     does.add_argument("--record", type=Path, metavar="FILE", help="write a recording (.npz)")
-    does.add_argument(
-        "--compare", type=Path, metavar="FILE", help="compare with a recording, on the same machine"
-    )
+    does.add_argument("--compare", type=Path, metavar="FILE", help="compare with a recording, on the same machine")
     chosen = command.parse_args(arguments)
     made = record(cases())
     if chosen.record is not None:

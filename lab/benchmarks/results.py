@@ -187,9 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         document = json.loads(path.read_text(encoding="utf-8"))
         rows = [{**given, **row} for row in document["rows"]]
         if lacking := {name for name in ("commit", "date") for row in rows if not row.get(name)}:
-            table.error(
-                f"{path} has rows without {' and '.join(sorted(lacking))}: say it with --commit, --date"
-            )
+            table.error(f"{path} has rows without {' and '.join(sorted(lacking))}: say it with --commit, --date")
         add_rows({**document, "rows": rows}, file_of(document, options.into))
 
 

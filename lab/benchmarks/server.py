@@ -95,9 +95,7 @@ def make_requests(case: Case, voice: str | None, seed: int = SEED) -> list[dict[
     return made
 
 
-def make_body(
-    case: Case, voice: str | None, chance: random.Random, longest: float = LONGEST_S
-) -> dict[str, Any]:
+def make_body(case: Case, voice: str | None, chance: random.Random, longest: float = LONGEST_S) -> dict[str, Any]:
     """Return one request's fields: a line of SHORTEST_S to ``longest`` seconds, in whole frames."""
     frames = round(chance.uniform(min(SHORTEST_S, longest), longest) * FRAME_RATE)
     return {
@@ -171,9 +169,7 @@ def describe_slowest(lines: Sequence[Mapping[str, Any]], requests: Sequence[Mapp
         if line["first_s"] is not None
     ]
     slowest = sorted(answered, reverse=True)[:SLOWEST]
-    return ", ".join(
-        f"{1000 * first:.1f} ms at {at:.2f} s ({1000 * wait:.0f} ms)" for first, at, wait in slowest
-    )
+    return ", ".join(f"{1000 * first:.1f} ms at {at:.2f} s ({1000 * wait:.0f} ms)" for first, at, wait in slowest)
 
 
 def describe_silences(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -181,8 +177,7 @@ def describe_silences(lines: Sequence[Mapping[str, Any]]) -> str:
     silences = [tuple(one) for line in lines for one in line["silences"]]
     longest = sorted(silences, key=lambda one: one[0] - one[1])[:SLOWEST]
     return ", ".join(
-        f"{1000 * (over - began):.1f} ms at {began:.2f} s behind {played_s:.2f} s"
-        for began, over, played_s in longest
+        f"{1000 * (over - began):.1f} ms at {began:.2f} s behind {played_s:.2f} s" for began, over, played_s in longest
     )
 
 
@@ -218,9 +213,7 @@ def figures_of(answers: Mapping[str, Any]) -> dict[str, Any]:
 def memory_of(metrics: Mapping[str, float], when: str) -> dict[str, float | None]:
     """Return the server's memory in MiB, None if it is unknown."""
     names = {"rss": "process_resident_memory_bytes", "gpu": "morph_tts_gpu_memory_bytes"}
-    return {
-        f"{name}_mib_{when}": metrics[key] / 2**20 if key in metrics else None for name, key in names.items()
-    }
+    return {f"{name}_mib_{when}": metrics[key] / 2**20 if key in metrics else None for name, key in names.items()}
 
 
 def slow_moments_of(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:

@@ -120,9 +120,7 @@ class Client:
         self.answers.lines = list(await asyncio.gather(*asked))
         for line in self.answers.lines:
             line.own_underruns = sum(slept_through(one[:2], self._slept) for one in line.silences)
-            line.silences = [
-                Silence(one.began - began, one.over - began, one.played_s) for one in line.silences
-            ]
+            line.silences = [Silence(one.began - began, one.over - began, one.played_s) for one in line.silences]
 
     async def _speak(self, body: Mapping[str, Any], due: float) -> Answer:
         """Ask for one line and read its answer."""
@@ -162,8 +160,7 @@ def slept_through(silence: tuple[float, float], slept: Sequence[tuple[float, flo
     """Return whether a silence lies within a late wake-up of the client, to within a tick."""
     began, over = silence
     return any(
-        due - TICK_S <= began and over <= woke + TICK_S and over - began <= woke - due + TICK_S
-        for due, woke in slept
+        due - TICK_S <= began and over <= woke + TICK_S and over - began <= woke - due + TICK_S for due, woke in slept
     )
 
 

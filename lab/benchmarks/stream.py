@@ -223,9 +223,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table.add_argument("--seq-groups", type=int, nargs="+", default=(15, 5))
     table.add_argument("--engines", nargs="+", choices=[AUTO, *ENGINES], default=[AUTO])
     table.add_argument("--voices", nargs="+", choices=VOICES, default=VOICES[:1])
-    table.add_argument(
-        "--lines", type=int, nargs="+", default=(1,), help="how many lines are streamed concurrently"
-    )
+    table.add_argument("--lines", type=int, nargs="+", default=(1,), help="how many lines are streamed concurrently")
     table.add_argument(
         "--characters", type=int, default=len(TEXT), help="of the text that is spoken (default %(default)s)"
     )
@@ -248,10 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def describe(row: Row) -> str:
     """Return a row in one line, printed before the table is complete."""
     named = {name: value for name, value in row.details.items() if value is not None}
-    values = (
-        f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in named.items()
-    )
+    values = (f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}" for name, value in named.items())
     return f"{row.engine} S={row.seq_groups} batch {row.batch}: {row.ms_per_frame:.2f} ms/frame, {', '.join(values)}"
 
 

@@ -13,9 +13,7 @@ from qwen3_tts_morph.morph.voice.prompt import Prompt
 from torch.nn.functional import pad
 
 
-def generate(
-    model: Model, upstream: Any, prompts: Sequence[Prompt], most: int, sampling: Sampling
-) -> torch.Tensor:
+def generate(model: Model, upstream: Any, prompts: Sequence[Prompt], most: int, sampling: Sampling) -> torch.Tensor:
     """Return codes ``[B, T, 16]`` on the CPU, at most ``most`` frames; after a line's EOS they are padding.
 
     ``upstream`` is ``lab.upstream.upstream_of(model)``.
@@ -26,8 +24,7 @@ def generate(
     embeds = [pad(prompt.embeds, (0, 0, longest - prompt.length, 0)) for prompt in prompts]
     most_text = max(len(prompt.trailing) for prompt in prompts)
     texts = [
-        torch.cat((prompt.text_rows, prompt.pad.expand(most_text - len(prompt.trailing), -1)))
-        for prompt in prompts
+        torch.cat((prompt.text_rows, prompt.pad.expand(most_text - len(prompt.trailing), -1))) for prompt in prompts
     ]
     first, eos = config.vocab_size - SPECIAL_CODES, config.codec_eos_token_id
     talker, sub = sampling.talker, sampling.subtalker

@@ -280,9 +280,7 @@ def _settings(synthesizer: Synthesizer, frames: int, seq_groups: int) -> Any:
 def try_speeds(synthesizer: Synthesizer, line: Line, frames: int) -> tuple[list[Speed], list[Finding]]:
     """Return the speed at some settings, or the error: a broken checkpoint gets a report, too."""
     try:
-        return [
-            measure(synthesizer, line, _settings(synthesizer, frames, groups), 3) for groups in SPEED_GROUPS
-        ], []
+        return [measure(synthesizer, line, _settings(synthesizer, frames, groups), 3) for groups in SPEED_GROUPS], []
     except Exception as error:
         log.exception("the speed could not be measured")
         return [], [Finding("speed", FAILED, first_line(error), {})]

@@ -70,9 +70,7 @@ def score_heads(synthesizer: Synthesizer, line: Line, options: GenerateOptions) 
     return sorted(scores, key=lambda one: (round(one.diagonal, 2), one.mass), reverse=True)
 
 
-def _speak(
-    synthesizer: Synthesizer, line: Line, options: GenerateOptions
-) -> Iterator[tuple[Prompt, torch.Tensor]]:
+def _speak(synthesizer: Synthesizer, line: Line, options: GenerateOptions) -> Iterator[tuple[Prompt, torch.Tensor]]:
     """Yield the prompt and the codes of each piece of all takes."""
     model = synthesizer.model
     builder = PromptBuilder(model)

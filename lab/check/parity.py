@@ -74,9 +74,7 @@ def upstream_codes(model: Model, line: Line, sampling: Sampling) -> torch.Tensor
 
     upstream = upstream_of(model)
     upstream.speech_tokenizer = SimpleNamespace(decode=keep)
-    if (
-        line.voice.kind == "preset"
-    ):  # upstream refuses those of fine-tuned Base checkpoints by their type alone
+    if line.voice.kind == "preset":  # upstream refuses those of fine-tuned Base checkpoints by their type alone
         upstream.tts_model_type = "custom_voice"
     _generate(wrap(model, upstream), line, upstream_settings(sampling))
     skip = 0 if line.voice.ref_codes is None else len(line.voice.ref_codes)

@@ -101,9 +101,7 @@ def as_json(speed: Speed) -> dict[str, Any]:
     return {key: round(value, 4) for key, value in asdict(speed).items()}
 
 
-def make_line(
-    model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None, seed: int
-) -> Line:
+def make_line(model: Model, options: argparse.Namespace, recording: tuple[np.ndarray, int] | None, seed: int) -> Line:
     """Return the measured line, in the voice of the options or any voice of the checkpoint."""
     chosen = options.voice or options.speaker or recording or options.describe
     voice = make_voice(model, options, recording) if chosen else voice_for(model)

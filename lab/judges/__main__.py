@@ -58,13 +58,8 @@ def enrol(folder: Path, encoder: SpeakerEncoder) -> dict[str, np.ndarray]:
     """Return a profile of every speaker: one subfolder of references each."""
     speakers = sorted(path for path in folder.iterdir() if path.is_dir())
     if len(speakers) < 2:
-        raise ValueError(
-            f"{folder} has {len(speakers)} speaker folders, identification needs at least 2: add speakers"
-        )
-    return {
-        one.name: profile([encoder.embed(load_clip(wav)) for wav in sorted(one.glob("*.wav"))])
-        for one in speakers
-    }
+        raise ValueError(f"{folder} has {len(speakers)} speaker folders, identification needs at least 2: add speakers")
+    return {one.name: profile([encoder.embed(load_clip(wav)) for wav in sorted(one.glob("*.wav"))]) for one in speakers}
 
 
 def judge_clip(clip: Clip, wavs: Path, originals: Path | None, judges: Judges) -> Verdict:

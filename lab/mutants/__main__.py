@@ -77,9 +77,7 @@ def summarize(rows: list[Row], before: list[Row]) -> None:
     print(f"{share(rows)}, {dict(Counter(row['outcome'] for row in rows))}")
     pairs = [(old, row) for old, row in zip(before, rows, strict=False) if is_judged(old) and is_judged(row)]
     if pairs:
-        print(
-            f"of those judged in both: {share([old for old, _ in pairs])} before, {share([row for _, row in pairs])}"
-        )
+        print(f"of those judged in both: {share([old for old, _ in pairs])} before, {share([row for _, row in pairs])}")
     for old, row in pairs:
         if is_caught(old) and not is_caught(row):
             print(f"no longer caught: {row}")

@@ -40,11 +40,7 @@ def walk(node: ast.AST, scope: str = "", inside: bool = False) -> Iterator[tuple
         return
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         scope, inside = f"{scope}.{node.name}".lstrip("."), inside or not isinstance(node, ast.ClassDef)
-    if (
-        inside
-        and isinstance(node, (ast.If, ast.While, ast.IfExp))
-        and not isinstance(node.test, ast.Constant)
-    ):
+    if inside and isinstance(node, (ast.If, ast.While, ast.IfExp)) and not isinstance(node.test, ast.Constant):
         yield scope, node.test
     if inside and isinstance(node, ast.BoolOp):
         yield from ((scope, operand) for operand in node.values if isinstance(operand, ast.Compare))
@@ -54,9 +50,7 @@ def walk(node: ast.AST, scope: str = "", inside: bool = False) -> Iterator[tuple
 
 def find_conditions(root: Path) -> list[Place]:
     """Return all conditions of the product under ``root``, in the order of files and lines."""
-    names = sorted(
-        file.relative_to(root).as_posix() for top in PRODUCT for file in (root / top).rglob("*.py")
-    )
+    names = sorted(file.relative_to(root).as_posix() for top in PRODUCT for file in (root / top).rglob("*.py"))
     return [place for name in names if not name.startswith(KERNELS) for place in read_places(root, name)]
 
 
@@ -69,9 +63,7 @@ def read_places(root: Path, name: str) -> Iterator[Place]:
         condition = Condition(name, function, source, equal[function, source])
         equal[function, source] += 1
         assert node.end_lineno is not None and node.end_col_offset is not None
-        yield Place(
-            condition, lines[node.lineno] + node.col_offset, lines[node.end_lineno] + node.end_col_offset
-        )
+        yield Place(condition, lines[node.lineno] + node.col_offset, lines[node.end_lineno] + node.end_col_offset)
 
 
 # How a condition is found again: where it was; in a function of that name in another file; in another function of its

@@ -129,9 +129,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Run:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--texts", type=Path, default=TEXTS, help="text file, one text per line")
     parser.add_argument("--voices", type=Path, help="folder of recordings and saved voices")
-    parser.add_argument(
-        "--recording", type=Path, help="file to store the recording in, reused by the next run"
-    )
+    parser.add_argument("--recording", type=Path, help="file to store the recording in, reused by the next run")
     parser.add_argument("--config", type=Path, default=DEFAULT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", default="auto")

@@ -50,9 +50,7 @@ class Examples:
 
 
 @torch.no_grad()
-def make_examples(
-    model: Model, recording: Recording, takes: int, seed: int, seq_groups: Sequence[int]
-) -> Examples:
+def make_examples(model: Model, recording: Recording, takes: int, seed: int, seq_groups: Sequence[int]) -> Examples:
     """Return examples of recorded frames as spoken, and of ``takes - 1`` further samples of groups 1-15.
 
     The exact predictor samples groups 1-15 again, given the talker's state and group 0. A tail must learn the mean over

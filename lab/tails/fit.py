@@ -39,9 +39,7 @@ class Teacher:
         return self.sampling.temperature if self.sampling.do_sample else 1.0
 
 
-def divergences(
-    parts: dict[str, torch.Tensor], teacher: Teacher, examples: Examples, seq_groups: int
-) -> torch.Tensor:
+def divergences(parts: dict[str, torch.Tensor], teacher: Teacher, examples: Examples, seq_groups: int) -> torch.Tensor:
     """Return the divergence of each tail group in nats, ``[15 - S]``, averaged over the examples."""
     heads = teacher.heads[seq_groups:].float()
     states, tokens = examples.last_states(seq_groups).float(), examples.codes[:, seq_groups]

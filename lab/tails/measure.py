@@ -29,16 +29,12 @@ class Distances:
 
     def line(self) -> str:
         """Format the sum of the divergences, the mean distance, and both by group."""
-        groups = " ".join(
-            f"{one:.2f}/{two:.2f}" for one, two in zip(self.divergence, self.distance, strict=True)
-        )
+        groups = " ".join(f"{one:.2f}/{two:.2f}" for one, two in zip(self.divergence, self.distance, strict=True))
         return f"{sum(self.divergence):.3f} nats per frame, distance {self.mean_distance:.4f} ({groups})"
 
 
 @torch.no_grad()
-def measure(
-    parts: dict[str, torch.Tensor], teacher: Teacher, examples: Examples, seq_groups: int
-) -> Distances:
+def measure(parts: dict[str, torch.Tensor], teacher: Teacher, examples: Examples, seq_groups: int) -> Distances:
     """Return the distances of a tail; empty ``parts`` is the stock crossbar."""
     groups = len(teacher.heads) - seq_groups
     divergence, distance = torch.zeros(groups), torch.zeros(groups)

@@ -55,9 +55,7 @@ class Recording:
         """
         kept = self.texts % held_out == held_out - 1
         if bool(kept.all()) or not bool(kept.any()):
-            raise ValueError(
-                f"{len(self.texts.unique())} texts cannot be split: add texts, or hold out fewer"
-            )
+            raise ValueError(f"{len(self.texts.unique())} texts cannot be split: add texts, or hold out fewer")
         return self.take(~kept), self.take(kept)
 
     def take(self, rows: torch.Tensor) -> Recording:
@@ -136,9 +134,7 @@ def plan_lines(texts: Sequence[str], voices: Sequence[Voice], count: int, seed: 
     """Return ``count`` lines: the texts in random order, the voices in rotation."""
     random = np.random.default_rng(seed)
     order = np.concatenate([random.permutation(len(texts)) for _ in range(-(-count // len(texts)))])[:count]
-    return [
-        RecordedLine(int(text), texts[text], voices[index % len(voices)]) for index, text in enumerate(order)
-    ]
+    return [RecordedLine(int(text), texts[text], voices[index % len(voices)]) for index, text in enumerate(order)]
 
 
 def record(model: Model, lines: Sequence[RecordedLine], batch_size: int, seed: int) -> Recording:

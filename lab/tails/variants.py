@@ -50,9 +50,7 @@ class Trainable:
         return parts
 
 
-def initial(
-    variant: str, heads: torch.Tensor, embeddings: torch.Tensor, width: float, seed: int
-) -> Trainable:
+def initial(variant: str, heads: torch.Tensor, embeddings: torch.Tensor, width: float, seed: int) -> Trainable:
     """Return a variant that computes the same as the stock crossbar.
 
     Args:

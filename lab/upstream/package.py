@@ -46,9 +46,7 @@ class StandIn(ModuleType):
     def __getattr__(self, attribute: str) -> object:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        raise ImportError(
-            f"{self.__name__} could not be imported ({self._reason}); only the 25 Hz tokenizer needs it"
-        )
+        raise ImportError(f"{self.__name__} could not be imported ({self._reason}); only the 25 Hz tokenizer needs it")
 
 
 @contextmanager

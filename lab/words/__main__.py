@@ -64,9 +64,7 @@ class WordStudy:
     def times(self) -> list[TimesRow]:
         """Measure the starts of words."""
         names = [name for name in GOOD if name in self.asked.lines]
-        return [
-            row for name in names for groups in self.asked.seq_groups for row in self._times(name, groups)
-        ]
+        return [row for name in names for groups in self.asked.seq_groups for row in self._times(name, groups)]
 
     def _times(self, name: str, groups: int) -> list[TimesRow]:
         lines = good_lines(self.asked.part, name, groups, self.asked.count, self.voices)
@@ -117,9 +115,7 @@ class WordStudy:
             for (kind, groups), own in sorted(judged.items())
         ]
 
-    def speak(
-        self, lines: Sequence[Sequence[PlannedLine]]
-    ) -> list[tuple[list[TracedLine], list[TranscribedWord]]]:
+    def speak(self, lines: Sequence[Sequence[PlannedLine]]) -> list[tuple[list[TracedLine], list[TranscribedWord]]]:
         """Return the pieces of lines, and the transcribed words of each."""
         spoken = []
         for paths in record(self.model, lines, HEAD, self.folder):
@@ -138,9 +134,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("measure", choices=("times", "guard", "letters"))
     parser.add_argument("folder", type=Path, help="keeps lines and their transcripts; it is created")
     parser.add_argument("--part", choices=PARTS, default="held_out")
-    parser.add_argument(
-        "--lines", nargs="+", choices=(*ALL, FORCED), default=ALL, help="times: of good ones only"
-    )
+    parser.add_argument("--lines", nargs="+", choices=(*ALL, FORCED), default=ALL, help="times: of good ones only")
     parser.add_argument("--seq-groups", type=parse_groups, default=[5, 15], help="of good lines, as 5,15")
     parser.add_argument("--clones", choices=CLONES, default=CLONES[0], help="how the recordings are cloned")
     parser.add_argument("--count", type=int, help="only the first lines of each kind")

@@ -95,9 +95,7 @@ def spoken_lines(
     paths: dict[PlannedLine, list[Path]] = {}
     for groups in GROUPS:
         own = [asked for _, asked, _ in lines if asked.options.seq_groups == groups]
-        paths.update(
-            zip(own, record(model, [[asked] for asked in own], head, folder, with_sound=False), strict=True)
-        )
+        paths.update(zip(own, record(model, [[asked] for asked in own], head, folder, with_sound=False), strict=True))
     for kind, asked, text in lines:
         [path] = paths[asked]
         line = TracedLine.read(path)

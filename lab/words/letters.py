@@ -79,11 +79,7 @@ def first_places(path: Sequence[int], tokens: np.ndarray) -> np.ndarray:
     begins = [frame for frame in range(len(path)) if frame == 0 or path[frame] != path[frame - 1]]
     at = np.searchsorted(tokens, [path[frame] for frame in begins])
     known = [*at, len(tokens)]
-    return (
-        np.interp(np.arange(len(path)) + 0.5, [*begins, len(path)], known)
-        .astype(int)
-        .clip(0, len(tokens) - 1)
-    )
+    return np.interp(np.arange(len(path)) + 0.5, [*begins, len(path)], known).astype(int).clip(0, len(tokens) - 1)
 
 
 def fit(examples: Sequence[Example], codes: int) -> LetterTable:

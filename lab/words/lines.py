@@ -67,9 +67,7 @@ def good_lines(
     for index, text in enumerate(texts[:count]):
         pieces = cut(text)
         voice = voices[index % len(voices)]
-        lines.append(
-            [PlannedLine(piece, voice, seed + number + k, options) for k, piece in enumerate(pieces)]
-        )
+        lines.append([PlannedLine(piece, voice, seed + number + k, options) for k, piece in enumerate(pieces)])
         number += len(pieces)
     return lines
 

@@ -87,9 +87,7 @@ class TracedLine:
     def write(self, path: Path) -> None:
         values = {name: getattr(self, name) for name in ("text", "voice", "seq_groups", "codes", "ended")}
         unfinished = path.with_suffix(".part.npz")
-        np.savez_compressed(
-            unfinished, rows=self.rows.astype(np.float16), waveform=_as_int16(self.waveform), **values
-        )
+        np.savez_compressed(unfinished, rows=self.rows.astype(np.float16), waveform=_as_int16(self.waveform), **values)
         unfinished.replace(path)
 
     @classmethod
@@ -113,9 +111,7 @@ def record(
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [[folder / f"{one.key(model, head)}.npz" for one in line] for line in lines]
-    files = dict(
-        zip((path for own in paths for path in own), (one for line in lines for one in line), strict=True)
-    )
+    files = dict(zip((path for own in paths for path in own), (one for line in lines for one in line), strict=True))
     missing = [(one, path) for path, one in files.items() if not path.is_file()]
     missing.sort(key=lambda pair: -len(pair[0].text))  # lines of a batch end together
     for begin in range(0, len(missing), BATCH):
@@ -125,9 +121,7 @@ def record(
 
 
 @torch.inference_mode()
-def _record_batch(
-    model: Model, batch: Sequence[tuple[PlannedLine, Path]], head: Head, with_sound: bool
-) -> None:
+def _record_batch(model: Model, batch: Sequence[tuple[PlannedLine, Path]], head: Head, with_sound: bool) -> None:
     builder = PromptBuilder(model)
     lines = [Line(one.text, one.voice, "auto", one.seed) for one, _ in batch]
     prompts = [build_piece(builder, line, str(line.text)) for line in lines]
@@ -142,9 +136,7 @@ def _record_batch(
         rows = attend(model, prompt, made.codes, head)
         waveform = decode_waveform(model, made.codes) if with_sound else np.zeros(0, np.float32)
         voice = voice_name(one.voice)
-        TracedLine(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(
-            path
-        )
+        TracedLine(one.text, voice, options.seq_groups, made.codes.numpy(), rows, waveform, made.ended).write(path)
 
 
 def voice_name(voice: Voice) -> str:

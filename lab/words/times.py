@@ -82,9 +82,7 @@ def line_times(pieces: Sequence[TracedLine], tokenizer: Any) -> tuple[WordTime, 
     return line_words(" ".join(piece.text for piece in pieces), paths, seconds)
 
 
-def time_errors(
-    pieces: Sequence[TracedLine], transcribed: Sequence[TranscribedWord], tokenizer: Any
-) -> Errors | None:
+def time_errors(pieces: Sequence[TracedLine], transcribed: Sequence[TranscribedWord], tokenizer: Any) -> Errors | None:
     """Return how far a line's words are from the transcribed ones.
 
     None if the recogniser transcribed other words.

@@ -92,9 +92,7 @@ def encoder_kind(name: str, complete: bool) -> str:
 def wav_header(sample_rate: int, size: int | None) -> bytes:
     """Return a WAV header of mono 16 bits for ``size`` bytes of samples; None: unknown."""
     riff, data = (UNKNOWN_LENGTH,) * 2 if size is None else (size + 36, size)
-    head = struct.pack(
-        "<4sI8sIHHIIHH", b"RIFF", riff, b"WAVEfmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16
-    )
+    head = struct.pack("<4sI8sIHHIIHH", b"RIFF", riff, b"WAVEfmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16)
     return head + struct.pack("<4sI", b"data", data)
 
 
@@ -181,9 +179,7 @@ def _read_pipe(out: int) -> bytes:
         return b""
 
 
-def encode_tagged(
-    waveform: np.ndarray, sample_rate: int, name: str, kbit_s: int, metadata: Mapping[str, str]
-) -> bytes:
+def encode_tagged(waveform: np.ndarray, sample_rate: int, name: str, kbit_s: int, metadata: Mapping[str, str]) -> bytes:
     """Return FFmpeg's file of a mono or stereo ``waveform``, float ``[C, T]`` within -1..1; flac and wav have 16 bits.
 
     Args:

@@ -75,9 +75,7 @@ class Backend(SynthesizerChecks):
         self.name, self.rate = synthesizer.model.title, synthesizer.model.sample_rate
         self._process = os.getpid()
 
-    def speak(
-        self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None
-    ) -> Speech:
+    def speak(self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None) -> Speech:
         """See ``Speaks``. The text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
 
         Raises Busy if too many lines are queued; BatchClosed after ``close``; RuntimeError in a forked process.

@@ -49,9 +49,7 @@ def common_key(synthesizer: Synthesizer, options: GenerateOptions) -> str:
             # "upstream" is what the codec of one line was called when lines were first kept.
             "engine": [choice.engine, "batch" if choice.batch_codec else "upstream"],
             "sampling": asdict(options.sampling or model.sampling),
-            "options": {
-                name: getattr(options, name) for name in settings_of(GenerateOptions) if name not in APART
-            },
+            "options": {name: getattr(options, name) for name in settings_of(GenerateOptions) if name not in APART},
         }
     )
 

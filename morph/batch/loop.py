@@ -61,9 +61,7 @@ class Loop:
     row or lack samples. ``linger_s`` and ``ahead``: see ``Batch``.
     """
 
-    def __init__(
-        self, synthesizer: Synthesizer, scheduler: Scheduler, rows: int, linger_s: float | None, ahead: Ahead
-    ):
+    def __init__(self, synthesizer: Synthesizer, scheduler: Scheduler, rows: int, linger_s: float | None, ahead: Ahead):
         self._synthesizer, self._most_rows, self._rows = synthesizer, rows, rows
         self._linger_s, self._is_list, self._ahead = linger_s or 0.0, linger_s is None, ahead
         self.inbox = Inbox()
@@ -187,9 +185,7 @@ class Loop:
             self._rows = max(1, min(self._most_rows, -(-needed // len(self._inboxes))))
         open_codec = partial(engine.open_codec, model, choice, self._rows)
         self._turns = CodecSteps(open_codec, model.codec, self.speed, partial(deliver, self._active))
-        self._whole = OfflineCodec(
-            partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open)
-        )
+        self._whole = OfflineCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open))
         describe = partial(engine.describe, model, choice)
         builder = engine.prompt_builder(model)
         self._shared = Shared(builder, self.speed, describe, engine.texts, self._is_list)
@@ -432,9 +428,7 @@ class Loop:
     def _begin_pieces(self, room: int) -> list[Entering]:
         """Return the next pieces for up to ``room`` rows."""
         entering, before = list[Entering](), room + 1
-        while 0 < room < before and (
-            admitted := self.scheduler.next(self._device, room, time.perf_counter())
-        ):
+        while 0 < room < before and (admitted := self.scheduler.next(self._device, room, time.perf_counter())):
             before = room
             for one in admitted:
                 if one.suspended is not None:

@@ -271,9 +271,7 @@ class Scheduler:
         found = list[tuple[tuple[float, ...], _Place]]()
         for caller, queue in self._queues[is_live].items():
             fitting = (one for one in queue if fits(one.utterance))
-            found += [
-                (one.rank(rows[caller], now), one) for one in islice(fitting, LOOKS_AT if is_live else 1)
-            ]
+            found += [(one.rank(rows[caller], now), one) for one in islice(fitting, LOOKS_AT if is_live else 1)]
         return min(found)[1] if found else None
 
     def _beside(self, device: int) -> list[_Place]:

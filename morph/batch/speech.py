@@ -237,9 +237,7 @@ class Speech:
             if on_change is not None:
                 on_change()
         except Exception as error:
-            log.warning(
-                "on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error
-            )
+            log.warning("on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error)
             self._on_change = None
             self.cancel()
             self.finish(Outcome(error=error))

@@ -124,9 +124,7 @@ class Utterance:
             self.text.start()
         except RuntimeError as error:
             self.speech.cancel()
-            raise RuntimeError(
-                "no thread can be started for a text that comes in parts: try again later"
-            ) from error
+            raise RuntimeError("no thread can be started for a text that comes in parts: try again later") from error
 
     def again(self, failed_on: dict[int, str], is_alone: bool) -> Utterance:
         """Return a new record of a line that failed before anything of it was delivered."""
@@ -501,9 +499,7 @@ class Utterance:
             report = spoken.report
         else:
             takes = [piece.take for piece in parts.pieces if piece.take is not None]
-            frames, samples = (
-                (0, 0) if self.chunks is None else (self.chunks.frames, self.chunks.joined.taken)
-            )
+            frames, samples = (0, 0) if self.chunks is None else (self.chunks.frames, self.chunks.joined.taken)
             report = report_of(parts, takes, frames, samples / self._rate, self._stopped)
         if keep:
             warn_of(report)

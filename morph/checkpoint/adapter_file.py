@@ -78,9 +78,7 @@ def adapt(model: Model, adapter: Adapter, strength: float, folder: Path) -> Mode
 
     def read_weight(layer: str) -> torch.Tensor:
         if fingerprint_digest(folder) != model.fingerprint:
-            raise ValueError(
-                f"checkpoint {model.name} has changed on the disk since it was loaded: load it again"
-            )
+            raise ValueError(f"checkpoint {model.name} has changed on the disk since it was loaded: load it again")
         return read_tensor(folder, f"{layer}.weight")
 
     return merge(model, adapter, check_strength(strength), read_weight)
@@ -132,9 +130,7 @@ def _part(layer: str, pair: Mapping[str, torch.Tensor], rank: Any, alpha: Any, r
         raise ValueError(f"it lacks lora_{missing.pop()} of {layer}: copy it again")
     up, down = pair["B"], pair["A"]
     if not is_whole(rank, 1) or not is_number(alpha):
-        raise ValueError(
-            f"it has r {rank!r} and lora_alpha {alpha!r} in {ADAPTER}: both must be numbers, r from 1"
-        )
+        raise ValueError(f"it has r {rank!r} and lora_alpha {alpha!r} in {ADAPTER}: both must be numbers, r from 1")
     if (len(down), up.shape[1]) != (rank, rank):
         raise ValueError(
             f"it has {layer} of rank {len(down)} (A) and {up.shape[1]} (B), and {ADAPTER} says {rank}: copy both files "

@@ -25,18 +25,14 @@ snapshot_download(sys.argv[1], local_dir=sys.argv[2])
 """
 
 
-def fetch_checkpoint(
-    repo_id: str, target_root: Path, on_progress: Callable[[int, int], None] | None = None
-) -> Path:
+def fetch_checkpoint(repo_id: str, target_root: Path, on_progress: Callable[[int, int], None] | None = None) -> Path:
     """Download one of PUBLISHED into ``target_root/<last part of its id>``; resume an interrupted download.
 
     ``on_progress`` gets (bytes on disk, total bytes) five times per second; its exceptions stop the download at once
     and propagate. Raises ValueError for another id, or if the download fails.
     """
     if repo_id not in PUBLISHED:
-        raise ValueError(
-            f"{repo_id!r} is not a published Qwen3-TTS checkpoint: choose one of {', '.join(PUBLISHED)}"
-        )
+        raise ValueError(f"{repo_id!r} is not a published Qwen3-TTS checkpoint: choose one of {', '.join(PUBLISHED)}")
     target = target_root / repo_id.rsplit("/", 1)[-1]
     log.info("fetching %s, about %.1f GB, to %s", repo_id, download_gb(repo_id), target)
     with tempfile.TemporaryDirectory() as folder:

@@ -196,9 +196,7 @@ def check_complete(path: Path) -> Path:
         )
     missing = missing_files(path)
     if missing:
-        raise ValueError(
-            f"checkpoint {path.name} lacks {', '.join(missing)}: {_how_to_complete(path, missing)}"
-        )
+        raise ValueError(f"checkpoint {path.name} lacks {', '.join(missing)}: {_how_to_complete(path, missing)}")
     if (path / ADAPTER).is_file():
         raise ValueError(
             f"checkpoint {path.name} has an adapter that is not merged ({ADAPTER}): {MERGE}, or move the adapter's "
@@ -210,9 +208,7 @@ def check_complete(path: Path) -> Path:
 def _how_to_complete(path: Path, missing: Sequence[str]) -> str:
     """Return how to get missing files; pickled weights may exist, which are not read."""
     folders = [path / Path(name).parent for name in missing if Path(name).name == SINGLE]
-    pickled = [
-        file.relative_to(path).as_posix() for folder in folders for file in sorted(folder.glob(PICKLED))
-    ]
+    pickled = [file.relative_to(path).as_posix() for folder in folders for file in sorted(folder.glob(PICKLED))]
     if not pickled:
         is_copied = not any(Path(name).name.startswith("model") for name in missing if "/" not in name)
         is_published = path.name.lower() in [name.rpartition("/")[2].lower() for name in PUBLISHED]

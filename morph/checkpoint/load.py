@@ -86,9 +86,7 @@ def check_frame_rate(path: Path) -> None:
     with blame(path):
         config = read_object(path / "config.json")
     if config.get("tokenizer_type") != CODEC_TYPE:
-        raise ValueError(
-            f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported"
-        )
+        raise ValueError(f"checkpoint {path.name} uses {config.get('tokenizer_type')}: only 12 Hz models are supported")
 
 
 def assign_weights(folder: Path, module: torch.nn.Module, dtype: torch.dtype) -> None:

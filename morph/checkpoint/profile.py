@@ -49,9 +49,7 @@ def _head(given: Any, shape: TalkerShape) -> AlignmentHead:
         "head",
         "lead_ms",
     }:
-        raise ValueError(
-            f"{ALIGNMENT} is {given!r}: write its layer, its head and, if it has one, its lead_ms"
-        )
+        raise ValueError(f"{ALIGNMENT} is {given!r}: write its layer, its head and, if it has one, its lead_ms")
     lead_ms = given.get("lead_ms", 0)
     if type(lead_ms) not in (int, float):
         raise ValueError(f"{ALIGNMENT}: lead_ms is {lead_ms!r}: write a number")

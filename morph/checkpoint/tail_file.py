@@ -30,9 +30,7 @@ def predictor_fingerprint(checkpoint: Path) -> str:
     try:
         head = read_tensor(checkpoint, LAST_HEAD)
     except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"checkpoint {checkpoint.name} cannot be read ({error}): download all of it again"
-        ) from error
+        raise ValueError(f"checkpoint {checkpoint.name} cannot be read ({error}): download all of it again") from error
     content = head.to(torch.bfloat16).contiguous().view(torch.uint8).numpy().tobytes()
     return hashlib.sha256(content).hexdigest()
 
@@ -68,6 +66,4 @@ def _tails(about: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], heads:
     for name, tensor in tensors.items():
         seq_groups, _, part = name.partition(".")
         parts[seq_groups][part] = tensor
-    return {
-        int(key): Tail(int(key), parts[key], TailInfo(**about[key]), heads) for key in sorted(about, key=int)
-    }
+    return {int(key): Tail(int(key), parts[key], TailInfo(**about[key]), heads) for key in sorted(about, key=int)}

@@ -26,9 +26,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
     from safetensors.torch import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(
-        path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata))
-    )
+    write_atomic(path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata)))
 
 
 def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -47,9 +45,7 @@ def unpack_parts(content: bytes) -> tuple[dict[str, dict[str, Any]], dict[str, s
 
 
 def _metadata_in(content: bytes) -> dict[str, str]:
-    header = json.loads(
-        content[HEADER_START : HEADER_START + int.from_bytes(content[:HEADER_START], "little")]
-    )
+    header = json.loads(content[HEADER_START : HEADER_START + int.from_bytes(content[:HEADER_START], "little")])
     return header.get("__metadata__") or {}
 
 

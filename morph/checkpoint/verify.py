@@ -56,9 +56,7 @@ def blame(path: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise ValueError(
-            f"checkpoint {path.name} has a damaged weight file ({error}): download it again"
-        ) from error
+        raise ValueError(f"checkpoint {path.name} has a damaged weight file ({error}): download it again") from error
     except UnmergedWeights as error:
         raise ValueError(f"checkpoint {path.name} {error}") from error
     except Exception as error:

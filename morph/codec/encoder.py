@@ -31,9 +31,7 @@ class MimiEncoder(nn.Module):
         self.downsample = CausalConv(width, width, 4, 2, bias=False, padding_mode="replicate")
         semantic = config.num_semantic_quantizers
         counts = {"semantic": semantic, "acoustic": config.num_quantizers - semantic}
-        books = {
-            f"{name}_residual_vector_quantizer": EncoderCodebooks(config, n) for name, n in counts.items()
-        }
+        books = {f"{name}_residual_vector_quantizer": EncoderCodebooks(config, n) for name, n in counts.items()}
         self.quantizer: Any = nn.ModuleDict(books)
 
     def encode(self, waveform: torch.Tensor) -> torch.Tensor:
@@ -142,8 +140,7 @@ def _convolutions(config: Any) -> list[nn.Module]:
     layers: list[nn.Module] = [CausalConv(config.audio_channels, width, config.kernel_size)]
     for ratio in reversed(config.upsampling_ratios):
         layers += [
-            ResidualBlock(config, width, config.dilation_growth_rate**at)
-            for at in range(config.num_residual_layers)
+            ResidualBlock(config, width, config.dilation_growth_rate**at) for at in range(config.num_residual_layers)
         ]
         layers += [nn.ELU(), CausalConv(width, 2 * width, 2 * ratio, ratio)]
         width *= 2

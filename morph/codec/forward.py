@@ -141,9 +141,7 @@ class Slabs:
     first: int
 
 
-def synthesise(
-    weights: CodecWeights, plan: torch.Tensor, ops: TorchOps, slabs: Slabs, out: torch.Tensor
-) -> None:
+def synthesise(weights: CodecWeights, plan: torch.Tensor, ops: TorchOps, slabs: Slabs, out: torch.Tensor) -> None:
     """Decode a row: ``packing.write_plan``'s ``[frames, groups + 1]`` to float32 samples ``out`` ``[frames * 1920]``.
 
     It equals upstream's ``Qwen3TTSTokenizerV2Decoder.forward`` of each chunk; samples in gaps are meaningless.
@@ -212,9 +210,7 @@ def run_transformer(
     """Run the transformer; its sliding window is computed in blocks of one window that also see the previous block."""
     block = transformer.window if len(x) % transformer.window == 0 else len(x)
     if len(x) > transformer.window and block == len(x):
-        raise ValueError(
-            f"{len(x)} frames are more than the window {transformer.window} and not a multiple of it"
-        )
+        raise ValueError(f"{len(x)} frames are more than the window {transformer.window} and not a multiple of it")
     in_chunk = positions.index - positions.starts
     angles = Angles(transformer.angles.cos[in_chunk, None], transformer.angles.sin[in_chunk, None])
     bias = positions.bias(block, transformer.window, x.dtype)
@@ -223,9 +219,7 @@ def run_transformer(
     )
 
 
-def run_layers(
-    transformer: TransformerWeights, x: torch.Tensor, attend: Attend, ops: TorchOps
-) -> torch.Tensor:
+def run_layers(transformer: TransformerWeights, x: torch.Tensor, attend: Attend, ops: TorchOps) -> torch.Tensor:
     """Run the transformer over ``[..., latent]``."""
     states, last = functional.linear(x, *transformer.project), (transformer.norm, transformer.eps)
     states = chain_layers(transformer.layers, last, states, attend, ops)

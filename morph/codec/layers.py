@@ -23,9 +23,7 @@ class NamedParameters(nn.Module):
 class CausalConv(nn.Module):
     """A convolution that reads ``padding`` positions before its inputs."""
 
-    def __init__(
-        self, inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1, **more: Any
-    ):
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1, **more: Any):
         super().__init__()
         self.conv = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, **more)
         self.dilation, self.padding = dilation, (kernel - 1) * dilation + 1 - stride
@@ -71,9 +69,7 @@ def project_heads(attention: Any, states: torch.Tensor, head_dim: int) -> tuple[
     return queries, keys, values
 
 
-def attend(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: torch.Tensor | None
-) -> torch.Tensor:
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
     """Attend with a mask (bool ``[T, N]``, None: all is seen): ``[B, heads, T, D]`` to ``[B, T, heads D]``."""
     keys, values = repeat_heads(keys, values, queries.shape[1])
     mask = None if seen is None else seen[None, None]

@@ -40,15 +40,11 @@ class CodecDecoder(nn.Module):
         self.quantizer = Quantizer(config)
         self.pre_conv = CausalConv(config.codebook_dim, latent, 3)
         self.pre_transformer = Transformer(config)
-        stages = [
-            (TransposedConv(latent, latent, by, by), ConvNeXt(latent)) for by in config.upsampling_ratios
-        ]
+        stages = [(TransposedConv(latent, latent, by, by), ConvNeXt(latent)) for by in config.upsampling_ratios]
         self.upsample = nn.ModuleList(nn.ModuleList(stage) for stage in stages)
         blocks = [Block(width >> index, rate) for index, rate in enumerate(config.upsample_rates)]
         last = width >> len(blocks)
-        self.decoder = nn.ModuleList(
-            [CausalConv(latent, width, 7), *blocks, Snake(last), CausalConv(last, 1, 7)]
-        )
+        self.decoder = nn.ModuleList([CausalConv(latent, width, 7), *blocks, Snake(last), CausalConv(last, 1, 7)])
 
 
 class Quantizer(nn.Module):
@@ -67,9 +63,7 @@ class Codebooks(nn.Module):
         super().__init__()
         size, inner, outer = config.codebook_size, config.codebook_dim // 2, config.codebook_dim
         books = [NamedParameters(cluster_usage=(size,), embedding_sum=(size, inner)) for _ in range(count)]
-        self.vq = nn.ModuleDict(
-            {"layers": nn.ModuleList(nn.ModuleDict({"_codebook": book}) for book in books)}
-        )
+        self.vq = nn.ModuleDict({"layers": nn.ModuleList(nn.ModuleDict({"_codebook": book}) for book in books)})
         self.input_proj = nn.Conv1d(outer, inner, 1, bias=False)  # unused, but in the files
         self.output_proj = nn.Conv1d(inner, outer, 1, bias=False)
 

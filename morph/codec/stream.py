@@ -175,13 +175,9 @@ class _Pass:
         state.position += new
         return transformer.output_proj(transformer.norm(states))
 
-    def _run_layer(
-        self, layer: Any, states: torch.Tensor, index: int, seen: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _run_layer(self, layer: Any, states: torch.Tensor, index: int, seen: torch.Tensor | None) -> torch.Tensor:
         attention, caches, begin = layer.self_attn, self.state.caches, self.state.position
-        queries, keys, values = project_heads(
-            attention, layer.input_layernorm(states), self.rope.cos.shape[1]
-        )
+        queries, keys, values = project_heads(attention, layer.input_layernorm(states), self.rope.cos.shape[1])
         cos, sin = (table[begin : begin + states.shape[1]] for table in (self.rope.cos, self.rope.sin))
         keys = torch.cat((caches[index][0], rotate(keys, cos, sin)), dim=2)
         values = torch.cat((caches[index][1], values), dim=2)

@@ -174,8 +174,7 @@ def reaches_of(decoder: Any) -> tuple[int, tuple[int, ...]]:
 def _codebooks(quantizer: Any) -> tuple[torch.Tensor, int]:
     books = [one._codebook for part in (quantizer.rvq_first, quantizer.rvq_rest) for one in part.vq.layers]
     vectors = [
-        book.embedding_sum.float() / book.cluster_usage.float().clamp(min=CODEBOOK_EPSILON)[:, None]
-        for book in books
+        book.embedding_sum.float() / book.cluster_usage.float().clamp(min=CODEBOOK_EPSILON)[:, None] for book in books
     ]
     return torch.cat(vectors).to(books[0].embedding_sum.dtype), len(books)
 

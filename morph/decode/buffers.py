@@ -54,9 +54,7 @@ class RowBuffers:
         is_over = (report[:, FLAG] != 0) | (report[:, 0] == self._eos)
         if np.count_nonzero(is_over):  # fewer calls than ``any``
             broken = (report[is_over, FLAG] != 0).tolist()
-            ended = [
-                (row, BROKEN if bad else EOS) for row, bad in zip(rows[is_over].tolist(), broken, strict=True)
-            ]
+            ended = [(row, BROKEN if bad else EOS) for row, bad in zip(rows[is_over].tolist(), broken, strict=True)]
             rows, report = rows[~is_over], report[~is_over]
         self.appended = len(rows)
         if not self.appended:
@@ -108,9 +106,7 @@ class RowBuffers:
         words = self._words.get(row)
         return self.release(row), [one[row].copy() for one in self._seen], words
 
-    def enter(
-        self, row: int, frames: np.ndarray, seen: Sequence[np.ndarray], words: WordGuard | None
-    ) -> None:
+    def enter(self, row: int, frames: np.ndarray, seen: Sequence[np.ndarray], words: WordGuard | None) -> None:
         """Go on with a line that has left a row of these buffers."""
         self.counts[row] = len(frames)
         self.frames[row, : len(frames)] = frames

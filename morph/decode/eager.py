@@ -116,9 +116,7 @@ class EagerRows:
     def step(self, stopped: Sequence[int], group: Group | None = None) -> bool:
         self._stopped = set(stopped)
         self._due = [
-            row
-            for row, line in self._lines.items()
-            if line.request.group == group and row not in self._stopped
+            row for row, line in self._lines.items() if line.request.group == group and row not in self._stopped
         ]
         return False
 
@@ -197,9 +195,7 @@ class _Line:
     def _compute_codes(self, token: torch.Tensor) -> torch.Tensor:
         """Return the codes ``[1, 16]`` of a frame from its group 0, and begin the next one."""
         embedding = self._model.talker.model.codec_embedding(token[:, None])
-        rest = self._predictor.decode_frame(
-            self._hidden, embedding, self._seq_groups, self._sampling, self._stream
-        )
+        rest = self._predictor.decode_frame(self._hidden, embedding, self._seq_groups, self._sampling, self._stream)
         codes = torch.cat((token[:, None], rest), dim=1)
         if self._observe is not None:
             self._observe(self._hidden, codes)

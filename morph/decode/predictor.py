@@ -34,9 +34,7 @@ class KeyValueCache:
     def __init__(self) -> None:
         self.layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Append a layer's new keys and values to its old ones; return all."""
         if (old := self.layers.get(layer)) is not None:
             keys, values = torch.cat((old[0], keys), dim=2), torch.cat((old[1], values), dim=2)

@@ -58,9 +58,7 @@ def distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:
     return filter_logits(scores, sampling).softmax(dim=-1)
 
 
-def sample_tokens(
-    logits: torch.Tensor, sampling: TokenSampling, stream: torch.Generator | None
-) -> torch.Tensor:
+def sample_tokens(logits: torch.Tensor, sampling: TokenSampling, stream: torch.Generator | None) -> torch.Tensor:
     """Sample tokens, int64 ``[B]`` or ``[B, G]``, from logits ``[B, V]`` or ``[B, G, V]`` of any float dtype.
 
     ``stream`` None: torch's default.

@@ -162,9 +162,7 @@ class LastPositions:
 
     @classmethod
     def allocate(cls, like: torch.Tensor) -> LastPositions:
-        return cls(
-            torch.zeros_like(like), torch.zeros(len(like), 4 + SPAN, dtype=torch.int64, device=like.device)
-        )
+        return cls(torch.zeros_like(like), torch.zeros(len(like), 4 + SPAN, dtype=torch.int64, device=like.device))
 
     def put(self, prompts: Sequence[Prompt], seeds: Sequence[int]) -> None:
         """Fill in all lines, without a host sync."""
@@ -217,9 +215,7 @@ class Buffers:
     kept: LineState
 
     @classmethod
-    def allocate(
-        cls, config: Any, talker: LayerStack, predictor: LayerStack, batch: int, context: int
-    ) -> Buffers:
+    def allocate(cls, config: Any, talker: LayerStack, predictor: LayerStack, batch: int, context: int) -> Buffers:
         like = talker.norm
         tokens = torch.arange(config.vocab_size, device=like.device)
         is_eos = tokens == config.codec_eos_token_id

@@ -33,9 +33,7 @@ class SamplingTensors:
         )
 
     def take(self, rows: torch.Tensor) -> SamplingTensors:
-        return SamplingTensors(
-            self.temperatures[rows], self.cutoffs[rows], self.shares[rows], self.scales[rows]
-        )
+        return SamplingTensors(self.temperatures[rows], self.cutoffs[rows], self.shares[rows], self.scales[rows])
 
     def put(self, sampling: TokenSampling, vocab: int, rows: RowIndex = ALL_ROWS) -> None:
         sampled = sampling.do_sample

@@ -70,9 +70,7 @@ def probe_for(
     return None if weights.alignment is None else AlignmentProbe(weights.alignment, spans, positions, out)
 
 
-def prefill_prefix(
-    weights: Weights, buffers: Buffers, embeds: torch.Tensor, ops: LayerOps = TORCH_OPS
-) -> None:
+def prefill_prefix(weights: Weights, buffers: Buffers, embeds: torch.Tensor, ops: LayerOps = TORCH_OPS) -> None:
     """Write keys and values of the beginning of a prompt, ``embeds`` ``[1, P, H]``, to the cache's first row."""
     view = FillView(buffers.cache, torch.zeros(1, dtype=torch.int64, device=embeds.device))
     angles = buffers.angles.span(0, embeds.shape[1])

@@ -226,9 +226,7 @@ class GraphDecoder:
                 state.slots.put(sampling, row)
                 state.samplings[row] = sampling
 
-    def _run_prompts(
-        self, rows: Sequence[int], lines: Sequence[LineRequest], most: int = LARGEST_PREFILL
-    ) -> None:
+    def _run_prompts(self, rows: Sequence[int], lines: Sequence[LineRequest], most: int = LARGEST_PREFILL) -> None:
         if self.batch == 1 and lines[0].prompt.prefix is not None:
             self._begin(lines[0], lines[0].prompt.prefix)
         else:

@@ -35,9 +35,7 @@ LINE, WORDS = ".line.safetensors", ".words.safetensors"
 SOUND = "sound_version"  # the file that says for which version of the pack's sound the lines are
 ROOM = 100  # the folder is scanned again after a hundredth of its bytes is written
 # 0.2.0 wrote words as JSON, and named unfinished files after the finished ones.
-OWN_NAME = re.compile(
-    r"([0-9a-f]{64}\.(line\.safetensors|words\.(safetensors|json)))?(\.[0-9a-f]{16}\.part)?"
-)
+OWN_NAME = re.compile(r"([0-9a-f]{64}\.(line\.safetensors|words\.(safetensors|json)))?(\.[0-9a-f]{16}\.part)?")
 COUNTS = ("frames", "pieces", "takes")  # of a report
 Facts = dict[str, Any]
 CacheFile = tuple[Path, tuple[int, int]]

@@ -89,9 +89,7 @@ class Passes:
 def torch_passes() -> Passes:
     from ..frame import step
 
-    return Passes(
-        step.decode_frame, step.predict_codes, step.advance, step.begin_lines, step.start_lines, TORCH_OPS
-    )
+    return Passes(step.decode_frame, step.predict_codes, step.advance, step.begin_lines, step.start_lines, TORCH_OPS)
 
 
 def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
@@ -105,7 +103,5 @@ def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
         from .prefill import PromptOps
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
         return torch_passes(), f"the Triton kernels cannot be imported: {error}"
-    prompt = (
-        run_prompt if Plan.of(weights.first_head.device).runs_prompts(weights.talker.layers[0].qkv) else None
-    )
+    prompt = run_prompt if Plan.of(weights.first_head.device).runs_prompts(weights.talker.layers[0].qkv) else None
     return Passes(decode_frame, predict_codes, advance, begin_lines, start_lines, PromptOps(), prompt), None

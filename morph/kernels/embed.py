@@ -72,9 +72,7 @@ def embed_frame(
     wait_for_inputs(PDL)  # for the codes
     row = line.to(tl.int64) * text_length + tl.minimum(tl.load(steps + line), text_length - 1)
     total = tl.load(text + row * H + columns, mask=mask, other=0.0).to(tl.float32)
-    total += tl.load(first_table + tl.load(line_tokens + line) * H + columns, mask=mask, other=0.0).to(
-        tl.float32
-    )
+    total += tl.load(first_table + tl.load(line_tokens + line) * H + columns, mask=mask, other=0.0).to(tl.float32)
     for group in tl.static_range(1, CODES):
         entry = (group - 1) * V + tl.load(report + line * WIDTH + group)
         total += tl.load(tables + entry * H + columns, mask=mask, other=0.0).to(tl.float32)

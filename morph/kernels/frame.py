@@ -26,9 +26,7 @@ from .sampling import sample_codes, sample_first
 from .states import CacheSpan, Inputs, Projection, Residual
 
 
-def decode_frame(
-    weights: Weights, buffers: Buffers, seq_groups: int, window: int, plan: Plan | None = None
-) -> None:
+def decode_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: int, plan: Plan | None = None) -> None:
     """As ``frame.step.decode_frame``."""
     plan = _plan_for(weights, buffers, plan)
     predict(weights, buffers, seq_groups, plan)
@@ -79,9 +77,7 @@ def crossbar(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual,
         sample_heads(weights, buffers, plan, residual, (seq_groups, groups))
 
 
-def sample_heads(
-    weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, heads: tuple[int, int]
-) -> None:
+def sample_heads(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, heads: tuple[int, int]) -> None:
     """Sample groups ``first + 1 .. end`` of every line through the ``heads`` ``(first, end)``, in one GEMM."""
     first, end = heads
     shape = (len(residual.values), (end - first) * buffers.codebook)
@@ -114,21 +110,15 @@ def _to_predictor(weights: Weights, plan: Plan, inputs: Inputs) -> Inputs | Resi
     return residual
 
 
-def _tail_logits(
-    weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int
-) -> torch.Tensor:
+def _tail_logits(weights: Weights, buffers: Buffers, plan: Plan, residual: Residual, seq_groups: int) -> torch.Tensor:
     stack, dtype = weights.predictor, weights.heads.dtype
     values = residual.values
     normed = functional.rms_norm(values, values.shape[-1:], stack.norm.float(), stack.eps)
-    logits = weights.crossbar_logits(
-        seq_groups, normed.to(dtype), buffers.state.report[:, seq_groups]
-    ).flatten(1)
+    logits = weights.crossbar_logits(seq_groups, normed.to(dtype), buffers.state.report[:, seq_groups]).flatten(1)
     return plan.empty("logits", logits.shape, logits, torch.float32).copy_(logits)
 
 
-def begin_lines(
-    weights: Weights, buffers: Buffers, last: LastPositions, window: int, plan: Plan | None = None
-) -> None:
+def begin_lines(weights: Weights, buffers: Buffers, last: LastPositions, window: int, plan: Plan | None = None) -> None:
     """As ``frame.step.begin_lines``, for at most ``gemv_max_rows`` lines; raise ValueError for more."""
     plan = _plan_for(weights, buffers, plan)
     residual = Residual.empty(plan, len(last.embeds), weights.talker.norm)
@@ -148,13 +138,9 @@ def run_prompt(weights: Weights, buffers: Buffers, arrivals: PrefillBatch, plan:
     state.positions.sub_(1)  # sampling counts it
     length = arrivals.embeds.shape[1]
     # Not a dependent launch, as it is the first of the pass.
-    inputs = look_up(
-        replace(plan, pdl=False), Inputs(arrivals.embeds[0]), stack.layers[0].input_norm, stack.eps
-    )
+    inputs = look_up(replace(plan, pdl=False), Inputs(arrivals.embeds[0]), stack.layers[0].input_norm, stack.eps)
     probe = probe_for(weights, state.spans, state.positions, state.aligned)
-    residual = run_layers(
-        stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length, probe=probe)
-    )
+    residual = run_layers(stack, plan, inputs, CacheSpan(buffers.cache, buffers.angles, length, length, probe=probe))
     last = Residual.empty(plan, 1, stack.norm)
     torch.index_select(residual.values, 0, state.positions, out=last.values)
     sample_next(weights, buffers, plan, last)
@@ -243,9 +229,7 @@ def _run_layer(
     like, rows = layer.input_norm, len(residual.values)
     qkv = plan.empty("qkv", (rows, len(layer.qkv)), like, plan.product_dtype(rows, like.dtype))
     copy = None if inputs is None else residual.values
-    project(
-        plan, inputs or residual, qkv, Projection(layer.qkv, layer.input_norm, stack.eps, input_copy=copy)
-    )
+    project(plan, inputs or residual, qkv, Projection(layer.qkv, layer.input_norm, stack.eps, input_copy=copy))
     # One line's attention leaves partials: gate and up add them to the residual as they read it, and so does down.
     partials = attend(plan, AttentionInputs(stack, index, qkv, span), residual)
     probe_alignment(plan, AttentionInputs(stack, index, qkv, span))
@@ -253,7 +237,5 @@ def _run_layer(
     active = plan.empty("active", (rows, layer.down.shape[1]), like)
     gate_up = Projection(layer.gate_up, layer.post_norm, stack.eps, gated=True, partials=partials)
     project(plan, residual, active, gate_up)
-    down = Projection(
-        layer.down, eps=stack.eps, partials=partials, residual=residual, next_norm=norms[index + 1]
-    )
+    down = Projection(layer.down, eps=stack.eps, partials=partials, residual=residual, next_norm=norms[index + 1])
     project(plan, Inputs(active), residual.values, down)

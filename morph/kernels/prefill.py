@@ -22,9 +22,7 @@ from .states import CacheSpan
 class PromptOps(RowKernels, LayerOps):
     """``LayerOps`` of passes whose lines are all at the same positions (``Angles.span``), as prompts are."""
 
-    def attend(
-        self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
-    ) -> torch.Tensor:
+    def attend(self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass) -> torch.Tensor:
         """As ``LayerOps.attend``, for a ``FillView`` of the cache: raise TypeError for another."""
         view = layer_pass.view
         if not isinstance(view, FillView):

@@ -76,9 +76,7 @@ def kept_probabilities(scores, keys, tokens, real, kept, V: tl.constexpr):
     best = tl.max(tl.where(real, scores, float("-inf")), axis=0)
     stays = real & (keys >= kth_largest(keys, lowest, highest, kept, V))
     probabilities = tl.where(stays, tl.exp(scores - best), 0.0)
-    return probabilities / tl.sum(probabilities, axis=0), tl.max(
-        tl.where(keys == highest, tokens, -1), axis=0
-    )
+    return probabilities / tl.sum(probabilities, axis=0), tl.max(tl.where(keys == highest, tokens, -1), axis=0)
 
 
 @triton.jit
@@ -188,9 +186,7 @@ def sample_first(
     penalty = tl.load(penalties + line)
     was_seen = tl.load(seen + line * V + tokens, mask=real, other=0) != 0
     barred = tl.load(suppressed + tokens, mask=real, other=0) != 0
-    barred = barred | (
-        (tl.load(is_eos + tokens, mask=real, other=0) != 0) & (step < tl.load(minimums + line))
-    )
+    barred = barred | ((tl.load(is_eos + tokens, mask=real, other=0) != 0) & (step < tl.load(minimums + line)))
     temperature, cutoff = tl.load(temperatures + line), tl.load(cutoffs + line)
     share, scale = tl.load(shares + line), tl.load(scales + line)
     sampled_before, position = tl.load(line_tokens + line), tl.load(positions + line)

@@ -86,9 +86,7 @@ class Residual:
     def operand(self, plan: Plan) -> torch.Tensor:
         """Return, for GEMM, ``scaled``; raise ValueError if this stream was made for GEMV."""
         if self.scaled is None:
-            raise ValueError(
-                "this residual stream has no scaled copy, which a GEMM reads: use Residual.empty"
-            )
+            raise ValueError("this residual stream has no scaled copy, which a GEMM reads: use Residual.empty")
         return self.scaled
 
     def last(self, length: int, plan: Plan) -> Residual:

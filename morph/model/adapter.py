@@ -75,9 +75,7 @@ def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeig
             f"adapter {adapter.name} is the second one and weights is int8, which takes one: choose weights full"
         )
     with model.exclusive(), torch.inference_mode(False), torch.no_grad():
-        changed = {
-            name: _merged_layer(model, name, part, strength, read_weight) for name, part in parts.items()
-        }
+        changed = {name: _merged_layer(model, name, part, strength, read_weight) for name, part in parts.items()}
         if bad := [name for name, layer in changed.items() if not _is_finite(layer)]:
             raise ValueError(
                 f"adapter {adapter.name} at strength {strength:g} makes {bad[0]} overflow: lower the strength, or "
@@ -95,12 +93,8 @@ def find_layers(model: Model, adapter: Adapter) -> dict[str, LowRank]:
         if all(f"{prefix}{name}" in layers for name in adapter.parts):
             break
     else:
-        unknown = next(
-            name for name in adapter.parts if not any(f"{one}{name}" in layers for one in PREFIXES)
-        )
-        raise ValueError(
-            f"adapter {adapter.name} changes {unknown}, which {model.name} does not have: {_fix(adapter)}"
-        )
+        unknown = next(name for name in adapter.parts if not any(f"{one}{name}" in layers for one in PREFIXES))
+        raise ValueError(f"adapter {adapter.name} changes {unknown}, which {model.name} does not have: {_fix(adapter)}")
     parts = {f"{prefix}{name}": part for name, part in adapter.parts.items()}
     for name, part in parts.items():
         layer = layers[name]
@@ -131,9 +125,7 @@ def _is_finite(layer: Any) -> bool:
     return all_finite(layer.scale if isinstance(layer, Int8Linear) else layer.weight)
 
 
-def _merged_layer(
-    model: Model, name: str, part: LowRank, strength: float, read_weight: ReadWeight
-) -> torch.nn.Module:
+def _merged_layer(model: Model, name: str, part: LowRank, strength: float, read_weight: ReadWeight) -> torch.nn.Module:
     layer: Any = model.network.get_submodule(name)
     if not isinstance(layer, Int8Linear):
         return _linear(part.added_to(layer.weight, strength), layer.bias)

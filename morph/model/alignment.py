@@ -33,9 +33,7 @@ class AlignmentProbe:
         self.out.copy_(answers)
 
 
-def token_on(
-    queries: torch.Tensor, keys: torch.Tensor, spans: torch.Tensor, seen: torch.Tensor
-) -> torch.Tensor:
+def token_on(queries: torch.Tensor, keys: torch.Tensor, spans: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     """Return one head's result, int64 ``[N, 3]``, for queries ``[N, D]`` and keys ``[N, S, D]`` after norm and RoPE."""
     scores = (keys.float() * queries[:, None].float()).sum(2) * keys.shape[2] ** -0.5
     weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=1)

@@ -126,9 +126,7 @@ def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
     return functional.silu(gate) * up
 
 
-def attend(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
-) -> torch.Tensor:
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """Compute attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``, causal (T = N) or for one position."""
     # For one position, query heads that share a key head go to SDPA as that head's positions: keys are read once.
     batch, heads, length, head_dim = queries.shape
@@ -180,9 +178,7 @@ class RowOps:
 class LayerOps(RowOps):
     """All operations between a layer's GEMMs, in torch; ``kernels/prefill.py`` has them in Triton for prompts."""
 
-    def attend(
-        self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass
-    ) -> torch.Tensor:
+    def attend(self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass) -> torch.Tensor:
         """Compute attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``."""
         normed = decoder.heads + decoder.kv_heads
         heads = functional.rms_norm(qkv[:, :, :normed].float(), (decoder.head_dim,), None, decoder.eps)

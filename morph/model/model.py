@@ -62,9 +62,7 @@ class Model:
     ``config`` has the attributes of config.json, those of the talker in ``config.talker_config``.
     """
 
-    def __init__(
-        self, name: str, config: SimpleNamespace, network: Network, codec: Any, texts: TextTokenizer
-    ):
+    def __init__(self, name: str, config: SimpleNamespace, network: Network, codec: Any, texts: TextTokenizer):
         self.name, self.config, self.texts = name, config, texts
         self.network, self.talker, self.codec = network, network.talker, codec
         self.module = Qwen3TTS(network, codec)
@@ -72,9 +70,7 @@ class Model:
         self.sampling = Sampling()  # the default of calls
         self.profile = TextProfile()
         self.alignment: AlignmentHead | None = None  # the head that follows the text, if known
-        self.letters: LetterTable | None = (
-            None  # finds wrong words in finished lines; None: its folder has none
-        )
+        self.letters: LetterTable | None = None  # finds wrong words in finished lines; None: its folder has none
         self.languages = list_languages(self.config.talker_config.codec_language_id)
         self.sample_rate = int(self.codec.config.output_sample_rate)  # of the codec's sound, in Hz (24000)
         self._place = self.talker.model.text_embedding  # its weight has the talker's device and dtype

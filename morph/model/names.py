@@ -15,9 +15,7 @@ def known_language(language: str, known: Sequence[str], checkpoint: str) -> str:
     """Return a language in lower case; raise ValueError if a checkpoint does not know it."""
     name = language.strip().lower()
     if name not in known:
-        raise ValueError(
-            f"language {language!r} is unknown to {checkpoint}: choose one of {', '.join(known)}"
-        )
+        raise ValueError(f"language {language!r} is unknown to {checkpoint}: choose one of {', '.join(known)}")
     return name
 
 
@@ -30,7 +28,5 @@ def known_speaker(speaker: str, speakers: Iterable[str], checkpoint: str) -> str
         )
     name = speaker.strip().lower()
     if name not in known:
-        raise ValueError(
-            f"speaker {speaker!r} is unknown to {checkpoint}: choose one of {', '.join(sorted(known))}"
-        )
+        raise ValueError(f"speaker {speaker!r} is unknown to {checkpoint}: choose one of {', '.join(sorted(known))}")
     return known[name]

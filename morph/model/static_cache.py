@@ -69,9 +69,7 @@ class FillView:
     def __init__(self, cache: StaticCache, rows: torch.Tensor):
         self.cache, self.rows = cache, rows
 
-    def update(
-        self, layer: int, keys: torch.Tensor, values: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Write a layer's keys and values ``[N, kv_heads, T, head_dim]`` and return them."""
         part = self.cache.window(keys.shape[2])
         part.keys[layer].index_copy_(0, self.rows, keys)
@@ -89,9 +87,7 @@ class SpanView:
             raise ValueError(f"span {start}..{end} of the cache: it must start at 0 or have one position")
         self.cache, self.start, self.end = cache, start, end
 
-    def update(
-        self, layer: int, keys: torch.Tensor, values: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Write a layer's keys and values ``[B, kv_heads, T, head_dim]``; return those of ``0 .. end``."""
         all_keys, all_values = self.cache.keys[layer], self.cache.values[layer]
         all_keys[:, :, self.start : self.end].copy_(keys)
@@ -111,9 +107,7 @@ class StepView:
         self.mask = torch.zeros_like(hidden, dtype=cache.keys.dtype).masked_fill_(hidden, -torch.inf)
         self.mask = self.mask[:, None, None]
 
-    def update(
-        self, layer: int, keys: torch.Tensor, values: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Write a layer's keys and values ``[B, kv_heads, 1, head_dim]``; return the layer's complete cache."""
         all_keys, all_values = self.cache.keys[layer], self.cache.values[layer]
         return all_keys.scatter_(2, self.index, keys), all_values.scatter_(2, self.index, values)

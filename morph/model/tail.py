@@ -79,9 +79,7 @@ def check_parts(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weigh
             raise ValueError(f"{name} contains numbers that are not finite")
 
 
-def _expected_shapes(
-    parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weight
-) -> dict[str, tuple[int, ...]]:
+def _expected_shapes(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: Weight) -> dict[str, tuple[int, ...]]:
     groups, vocab, width = len(heads) - seq_groups, *heads.shape[1:]
     inner = {name: part.shape[0] for name, part in parts.items() if name.endswith("_up")}
     rank = parts["left"].shape[-1] if "left" in parts else 0

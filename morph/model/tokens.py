@@ -135,10 +135,7 @@ def _added_spans(text: str, added: list[str]) -> list[tuple[int, int]]:
     """Return the spans of added tokens; one that may begin at the end has a span beyond the text."""
     spans = []
     for token in added:
-        spans += [
-            (match.start(), match.start() + len(token))
-            for match in re.finditer(f"(?={re.escape(token)})", text)
-        ]
+        spans += [(match.start(), match.start() + len(token)) for match in re.finditer(f"(?={re.escape(token)})", text)]
         for length in range(1, min(len(token) - 1, len(text)) + 1):
             if text.endswith(token[:length]):
                 spans.append((len(text) - length, len(text) + 1))

@@ -116,9 +116,7 @@ class Dub:
         }
         lines += [f"{what}: {_numbers(captions)}." for what, captions in about.items() if captions]
         if self.clipped:
-            lines.append(
-                "Captions that are heard together are too loud and are clipped: lower one with [gain -6]."
-            )
+            lines.append("Captions that are heard together are too loud and are clipped: lower one with [gain -6].")
         return "\n".join([*lines, f"The track is {len(self.track) / self.sample_rate:.3f} s long."])
 
     def _fit(self) -> str:
@@ -159,9 +157,7 @@ def read_subtitles(
     return dubbed, silent, lines
 
 
-def assemble_dub(
-    dubbed: Sequence[DubLine], silent: Sequence[Cue], spoken: Sequence[Spoken], limits: FitLimits
-) -> Dub:
+def assemble_dub(dubbed: Sequence[DubLine], silent: Sequence[Cue], spoken: Sequence[Spoken], limits: FitLimits) -> Dub:
     """Fit lines to their captions, and mix them into a track; see ``place_all``."""
     rate = spoken[0].sample_rate
     placed = place_all(dubbed, spoken, limits)
@@ -174,9 +170,7 @@ def assemble_dub(
     return Dub(placed, tuple(silent), track, rate, tuple(cues), not np.array_equal(track, mixed))
 
 
-def place_all(
-    dubbed: Sequence[DubLine], spoken: Sequence[Spoken], limits: FitLimits
-) -> tuple[PlacedLine, ...]:
+def place_all(dubbed: Sequence[DubLine], spoken: Sequence[Spoken], limits: FitLimits) -> tuple[PlacedLine, ...]:
     """Return the speech of all captions, each when the speech that it must wait for has ended.
 
     Unless it may be spoken over, that is the speech of captions that end before this one starts, and of the same

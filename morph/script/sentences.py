@@ -90,9 +90,7 @@ def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Segment]:
     waiting, last = [sentences[0]], 0
     for sentence, place, (before, after) in zip(sentences[1:], expected, pairwise(lengths), strict=True):
         reach = REACH * min(before, after) / sum(lengths) * (end - begin)
-        near = [
-            (stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach
-        ]
+        near = [(stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach]
         if near and max(near)[1] // 2 > last:
             parts.append(_Segment(_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
             waiting, last = [], max(near)[1] // 2

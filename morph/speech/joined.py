@@ -49,9 +49,7 @@ def assemble(parts: LinePieces, engine: str, stopped: str | None = None) -> Spok
     return Spoken(waveform, rate, report, spans, engine)
 
 
-def report_of(
-    parts: LinePieces, takes: Sequence[Take], frames: int, seconds: float, stopped: str | None
-) -> LineReport:
+def report_of(parts: LinePieces, takes: Sequence[Take], frames: int, seconds: float, stopped: str | None) -> LineReport:
     """Return how a line went; ``stopped``: as ``assemble``."""
     normalized = parts.normalized
     return LineReport(

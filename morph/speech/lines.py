@@ -43,9 +43,7 @@ class Line:
     # piece, spoken word by word; only for voices cloned as x-vector. Its figures are not written out, even for
     # checkpoints that need that; it is never split, and has no pauses and no readings.
     layout: str = LAYOUTS[0]
-    pronunciation: tuple[
-        PronunciationList, ...
-    ] = ()  # beside the voice's own; the first list's reading counts
+    pronunciation: tuple[PronunciationList, ...] = ()  # beside the voice's own; the first list's reading counts
 
     def find_readings(self, text: str) -> tuple[Reading, ...]:
         """Return what of the text, or of a part of it, is read as something else."""
@@ -109,9 +107,7 @@ class Spoken:
 def check_complete(lines: Sequence[Line]) -> None:
     for line in lines:
         if not isinstance(line.text, str):
-            raise ValueError(
-                f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it alone"
-            )
+            raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it alone")
 
 
 def check_line(model: Model, line: Line) -> None:

@@ -170,9 +170,7 @@ class TextFeed:
     sentence is normalized and becomes one piece, or several if it is long.
     """
 
-    def __init__(
-        self, parts: LinePieces, executor: Executor, wake_up: Callable[[], None], reader: TextReader
-    ):
+    def __init__(self, parts: LinePieces, executor: Executor, wake_up: Callable[[], None], reader: TextReader):
         self._parts, self._line, self._reader = parts, parts.line, reader
         self._executor, self._wake_up = executor, wake_up
         # The normalizer reads this event. A reference to the text would form a cycle and leave each line to the garbage
@@ -284,9 +282,7 @@ class TokenFeed(TextFeed):
     def follow(self, guard: Guard) -> None:
         """Adapt limits to the text as it grows: the longer it is, the more frames they allow."""
         self._guard = guard
-        guard.max_frames = guard_line(
-            self._piece.prompt, self._parts.options, self._parts.sampling
-        ).max_frames
+        guard.max_frames = guard_line(self._piece.prompt, self._parts.options, self._parts.sampling).max_frames
 
     def ready(self, frame: int) -> bool:
         self._frame = frame
@@ -315,9 +311,7 @@ class TokenFeed(TextFeed):
             self._said += text
             self._extend(self._ids.add(text), self._ids.text)
             if self._ids.held > LONGEST_WORD:
-                raise ValueError(
-                    f"a word of the text is longer than {LONGEST_WORD} characters: choose layout sentence"
-                )
+                raise ValueError(f"a word of the text is longer than {LONGEST_WORD} characters: choose layout sentence")
         if self._reader.is_over:
             if self._reader.error is None:
                 text = self._said.strip()

@@ -166,9 +166,7 @@ def measure_distances(
         states = predictor.teacher_force(hidden[part], embed_inputs(model, codes[part]))
         exact = sampled_distribution(crossbar(predictor.heads, states), subtalker)
         for seq_groups in range(1, PREDICTED_GROUPS):
-            logits = predictor.crossbar_logits(
-                seq_groups, states[:, seq_groups - 1], codes[part][:, seq_groups]
-            )
+            logits = predictor.crossbar_logits(seq_groups, states[:, seq_groups - 1], codes[part][:, seq_groups])
             difference = sampled_distribution(logits, subtalker) - exact[:, seq_groups:]
             totals[seq_groups] += 0.5 * difference.abs().sum().item()
     return {groups: total / (PREDICTED_GROUPS * len(codes)) for groups, total in totals.items()}
@@ -189,10 +187,7 @@ def sampled_distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch
 def table(result: Sweep) -> str:
     """Return the rows as a Markdown table; for INT8 weights a line below says what "exact" means."""
     titles = ["SEQ_GROUPS", "frames", "audio s", "ms/frame", "RTF", "distance to exact"]
-    cells = [
-        [format(value, places) for value, places in zip(astuple(row), PLACES, strict=True)]
-        for row in result.rows
-    ]
+    cells = [[format(value, places) for value, places in zip(astuple(row), PLACES, strict=True)] for row in result.rows]
     # Cells of equal width: the table is readable with and without Markdown rendering.
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     ruler = ["-" * (width - 1) + ":" for width in widths]

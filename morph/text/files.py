@@ -9,9 +9,7 @@ UTF_16, UTF_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_L
 PLAIN = re.compile(rb"[A-Za-z0-9 .,:;!?'\"()\-\r\n\t]+")
 
 
-def read_text_file(
-    path: Path, most_bytes: int = MOST_BYTES, advice: str = "split it into several files"
-) -> str:
+def read_text_file(path: Path, most_bytes: int = MOST_BYTES, advice: str = "split it into several files") -> str:
     """Return the text of a file, with line breaks as new lines, perhaps empty; ValueError names the file."""
     try:
         with path.open("rb") as file:

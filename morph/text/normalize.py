@@ -40,9 +40,7 @@ LANGUAGES = ("auto", "english")  # texts in other languages are not changed
 LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
 # Sentences without any of this skip the library, which takes 3 to 10 ms per character, most in rows of figures (one
 # core of an AMD EPYC beside other programs, 2026-11-26).
-FIGURES = re.compile(
-    r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII
-)
+FIGURES = re.compile(r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII)
 MOST_REMEMBERED = 4096  # parts of sentences: a script is normalized again at every run
 
 

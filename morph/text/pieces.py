@@ -25,9 +25,7 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
     if not text.strip():
         raise ValueError("text is empty: type what is to be spoken")
     if max_chars < 0:
-        raise ValueError(
-            f"max_chars is {max_chars}: give the longest piece in characters, or 0 to never split"
-        )
+        raise ValueError(f"max_chars is {max_chars}: give the longest piece in characters, or 0 to never split")
     return list(split_arriving([(text, True)], max_chars))
 
 

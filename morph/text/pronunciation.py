@@ -33,9 +33,7 @@ MARK = re.compile(rf"<(?P<shown>{_SIDE % (LONGEST_WORD - 2)})\|(?P<read>{_SIDE %
 NO_WORDS = re.compile(rf"{MARK.pattern}|(?i:{PAUSE.pattern})")  # where lists do not look
 # Looks like a mark and is none; <|im_end|>, which language models write, is not reported.
 NO_MARK = re.compile(r"<(?!\s|\|[^<>|\n]{0,100}\|>)[^<>|\n]{0,100}\|[^<>\n]{0,200}>?")
-MARK_BEGUN = re.compile(
-    rf"<(?!\s)[^<>|\[\]\n]{{0,{LONGEST_WORD}}}(?:\|[^<>|\[\]\n]{{0,{LONGEST_READING}}})?\Z"
-)
+MARK_BEGUN = re.compile(rf"<(?!\s)[^<>|\[\]\n]{{0,{LONGEST_WORD}}}(?:\|[^<>|\[\]\n]{{0,{LONGEST_READING}}})?\Z")
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u303f\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
@@ -74,9 +72,7 @@ class PronunciationList:
 
     def __post_init__(self) -> None:
         if len(self.words) > MOST_WORDS:
-            raise ValueError(
-                f"pronunciation has {len(self.words)} words and {MOST_WORDS} are allowed: split it"
-            )
+            raise ValueError(f"pronunciation has {len(self.words)} words and {MOST_WORDS} are allowed: split it")
         for word, read in self.words:
             check_entry(word, read)
             self._add(word, read)

@@ -13,9 +13,7 @@ from .examples import NOTHING, Batch
 Logits: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
-def predict(
-    talker: Any, batch: Batch, frames: torch.Tensor | None = None, shift: torch.Tensor | None = None
-) -> Logits:
+def predict(talker: Any, batch: Batch, frames: torch.Tensor | None = None, shift: torch.Tensor | None = None) -> Logits:
     """Return a talker's logits for the batch's targets.
 
     Args:
@@ -26,16 +24,12 @@ def predict(
     """
     hidden = talker.model(batch.inputs if shift is None else batch.shift_speakers(shift))
     first = talker.codec_head(hidden[batch.targets != NOTHING])
-    codes, places = (
-        (batch.codes, batch.places) if frames is None else (batch.codes[frames], batch.places[frames])
-    )
+    codes, places = (batch.codes, batch.places) if frames is None else (batch.codes[frames], batch.places[frames])
     rest = predict_groups(talker, hidden.flatten(0, 1)[places], codes)
     return first.float(), rest.flatten(0, 1).float()
 
 
-def losses(
-    logits: Logits, batch: Batch, frames: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
+def losses(logits: Logits, batch: Batch, frames: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the mean losses of group 0 with the end, and of groups 1-15; ``frames`` as in ``predict``."""
     codes = batch.codes if frames is None else batch.codes[frames]
     first = cross_entropy(logits[0], batch.targets[batch.targets != NOTHING])

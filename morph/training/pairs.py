@@ -115,14 +115,10 @@ class Checker:
         text = one.transcript or ""
         if self._recogniser is None:
             if not text:
-                raise ValueError(
-                    f"it has no words: write what it says into {one.name}.txt, or choose a recogniser"
-                )
+                raise ValueError(f"it has no words: write what it says into {one.name}.txt, or choose a recogniser")
             pace = text_frames(text) / (len(waveform) / self._rate * FRAME_RATE)
             if not LEAST_PACE <= pace <= MOST_PACE:
-                raise ValueError(
-                    f"its text is too {'long' if pace > 1 else 'short'} for it: correct {one.name}.txt"
-                )
+                raise ValueError(f"its text is too {'long' if pace > 1 else 'short'} for it: correct {one.name}.txt")
             return text, self._language
         found = self._recogniser.transcribe_words(waveform, self._rate, self._language)
         heard = found.text.strip()
@@ -139,9 +135,7 @@ def check_sound(one: Recording, rate: int) -> np.ndarray:
     """Return a recording as mono float32 ``[T]`` at ``rate``; ValueError if it would spoil a voice."""
     seconds = one.waveform.shape[-1] / one.sample_rate
     if seconds > LONGEST_S:
-        raise ValueError(
-            f"it is longer than {LONGEST_S:.0f} s: cut it, and its text, at the end of a sentence"
-        )
+        raise ValueError(f"it is longer than {LONGEST_S:.0f} s: cut it, and its text, at the end of a sentence")
     prepared = prepare_reference(one.waveform, one.sample_rate, rate)
     faults = measure(one.waveform, one.sample_rate).faults
     for name in SPOILING:

@@ -116,9 +116,7 @@ def check_trainable(model: Model, voice: Voice | None) -> None:
     if model.adapters:
         raise ValueError(f"{model.title} has an adapter: train the checkpoint without Load LoRA")
     if voice is not None and voice.kind not in TRAINABLE:
-        raise ValueError(
-            f"voice {voice.name} is of kind {voice.kind}: give an x-vector clone or a preset, or none"
-        )
+        raise ValueError(f"voice {voice.name} is of kind {voice.kind}: give an x-vector clone or a preset, or none")
     if model.type == "voice_design" or (voice is None and not model.can_clone):
         kind = KIND_NAMES.get(model.type, model.type)
         fix = "load a Base checkpoint" + (", or give a preset voice" if model.speakers else "")
@@ -180,9 +178,7 @@ class _Run:
         self.sample_every = self.options.check * max(1, checks // SAMPLES)
 
     def _clone(self, longest: Pair) -> Voice:
-        return clone_voice(
-            self.model, longest.waveform, self.model.sample_rate, CloneOptions(name=self.asked.name)
-        )
+        return clone_voice(self.model, longest.waveform, self.model.sample_rate, CloneOptions(name=self.asked.name))
 
     def train(self, places: Places, key: str) -> TrainedVoice:
         self.watcher.say("encoding the recordings")
@@ -236,9 +232,7 @@ class _Run:
             unfinished.rename(folder)
             save_source(self.voice, places.voice)
         except OSError as error:
-            raise ValueError(
-                f"LoRA {folder.name} cannot be saved ({error.strerror}): check its disk"
-            ) from error
+            raise ValueError(f"LoRA {folder.name} cannot be saved ({error.strerror}): check its disk") from error
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         return TrainedVoice(folder, self.voice, report, self.trainer.history)
@@ -270,9 +264,7 @@ class _Run:
             lines += [f"It ended early: {self.trainer.stopped}."]
         if kept.held_out:
             before = sum(about["losses_before"])
-            lines += [
-                f"Loss of {self.held_out} held-out recordings: {before:.2f} to {sum(kept.held_out):.2f}."
-            ]
+            lines += [f"Loss of {self.held_out} held-out recordings: {before:.2f} to {sum(kept.held_out):.2f}."]
         if about["speech_s"] < LITTLE_S:
             lines += [f"{about['speech_s']:.0f} s of speech are little: 1 to 10 minutes keep more words."]
         if self.found.refused:
@@ -287,13 +279,9 @@ class _Run:
         """Return the model card that belongs to peft's format."""
         head = f"---\nbase_model: {self.model.name}\nlibrary_name: peft\ntags: [lora, text-to-speech, qwen3-tts]\n---"
         options = ", ".join(f"{name} {value}" for name, value in asdict(self.options).items())
-        use = (
-            f"The voice that it was trained with is {VOICE}. Load both with the checkpoint {self.model.name}."
-        )
+        use = f"The voice that it was trained with is {VOICE}. Load both with the checkpoint {self.model.name}."
         consent = "The speaker has agreed to the training; ask again before you pass it on."
-        return (
-            "\n\n".join([head, f"# {self.asked.name}", use, consent, report, f"Options: {options}."]) + "\n"
-        )
+        return "\n\n".join([head, f"# {self.asked.name}", use, consent, report, f"Options: {options}."]) + "\n"
 
 
 def _check_room(folder: Path, trainer: Trainer) -> None:

@@ -122,9 +122,7 @@ class Trainer:
         torch.manual_seed(options.seed)
         self.model, self.options, self._on_update = model, options, on_update
         self.network, self.layers = add_lora(model, LAYERS[options.layers], options.rank, options.alpha)
-        self.weights: list[torch.Tensor] = [
-            one for layer in self.layers.values() for one in (layer.down, layer.up)
-        ]
+        self.weights: list[torch.Tensor] = [one for layer in self.layers.values() for one in (layer.down, layer.up)]
         groups: list[dict[str, Any]] = [{"params": [*self.weights], "lr": options.rate}]
         self.shift: torch.Tensor | None = None
         speaker = voice.speaker_embedding if voice is not None and voice.kind == "x_vector" else None

@@ -43,9 +43,7 @@ def blend_voices(voices: Sequence[Voice], weights: Sequence[float], model: Model
     return mix_voices(voices, shares, _recipe_of(voices, shares), model)
 
 
-def mix_voices(
-    voices: Sequence[Voice], shares: Sequence[float], recipe: str, model: Model | None = None
-) -> Voice:
+def mix_voices(voices: Sequence[Voice], shares: Sequence[float], recipe: str, model: Model | None = None) -> Voice:
     """Return the sum of the voices' embeddings, each times its share, as a voice; arguments as ``blend_voices``.
 
     The shares sum to 1. An instruction is the first voice's. ``recipe`` is also the new voice's first name. Raises
@@ -53,9 +51,7 @@ def mix_voices(
     """
     embedding = mixed_embedding(voices, shares, model)
     recipe = shorten(recipe, LONGEST_RECIPE)
-    size = next(
-        (voice.model_size for voice in voices if voice.model_size), "" if model is None else model.size
-    )
+    size = next((voice.model_size for voice in voices if voice.model_size), "" if model is None else model.size)
     if any(voice.kind not in NAMED for voice in voices):
         return Voice("x_vector", size, recipe, embedding, recipe=recipe)
     speakers = AND.join(dict.fromkeys(speaker for voice in voices for speaker in voice.speakers))
@@ -63,16 +59,12 @@ def mix_voices(
     return Voice("blend", size, recipe, embedding, speaker=speakers, instruct=instruct, recipe=recipe)
 
 
-def mixed_embedding(
-    voices: Sequence[Voice], shares: Sequence[float], model: Model | None = None
-) -> torch.Tensor:
+def mixed_embedding(voices: Sequence[Voice], shares: Sequence[float], model: Model | None = None) -> torch.Tensor:
     """Return the embeddings' sum, each times its share, ``[H]`` in the first one's dtype; errors as ``mix_voices``."""
     sizes = sorted({voice.model_size for voice in voices} - {""})
     if len(sizes) > 1:
         shown = ", ".join(SIZE_NAMES.get(size, size) for size in sizes)
-        raise ValueError(
-            f"voices of different model sizes ({shown}) cannot be blended: make them with one model"
-        )
+        raise ValueError(f"voices of different model sizes ({shown}) cannot be blended: make them with one model")
     presets = [voice for voice in voices if voice.kind in NAMED]
     if presets and len(presets) < len(voices):
         _check_mixture(presets[0], model)

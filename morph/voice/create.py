@@ -37,9 +37,7 @@ class CloneOptions:
             check_transcript(self.transcript)
 
 
-def clone_voice(
-    model: Model, waveform: np.ndarray, sample_rate: int, options: CloneOptions | None = None
-) -> Voice:
+def clone_voice(model: Model, waveform: np.ndarray, sample_rate: int, options: CloneOptions | None = None) -> Voice:
     """Make a voice from a recording of 1 to 30 seconds; x-vector mode uses the first 30 s of a longer one.
 
     ``waveform`` is float ``[T]`` or ``[C, T]`` at any rate in Hz; ``prepare_reference`` cleans it up. Raises
@@ -49,9 +47,7 @@ def clone_voice(
     encoder = model.network.speaker_encoder
     if encoder is None:
         kind = KIND_NAMES.get(model.type, model.type)
-        raise ValueError(
-            f"{model.name} is a {kind} checkpoint and cannot clone voices: load a Base checkpoint"
-        )
+        raise ValueError(f"{model.name} is a {kind} checkpoint and cannot clone voices: load a Base checkpoint")
     icl = options.mode == "icl"
     reference = prepare_reference(waveform, sample_rate, model.sample_rate, refuse_long=icl)
     for note in reference.notes:

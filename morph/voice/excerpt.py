@@ -111,15 +111,11 @@ def propose(measured: Measurement) -> Excerpt:
     if best is not None:
         return best
     all_speech, _ = _rate(measured, stretches, pauses)
-    end = min(
-        max(all_speech.end_s, all_speech.start_s + LEAST_S), all_speech.start_s + LONGEST_S, measured.seconds
-    )
+    end = min(max(all_speech.end_s, all_speech.start_s + LEAST_S), all_speech.start_s + LONGEST_S, measured.seconds)
     return Excerpt(max(0.0, min(all_speech.start_s, end - LEAST_S)), end, "there is no other speech")
 
 
-def _rate(
-    measured: Measurement, stretches: Sequence[Interval], pauses: Sequence[float]
-) -> tuple[Excerpt, float]:
+def _rate(measured: Measurement, stretches: Sequence[Interval], pauses: Sequence[float]) -> tuple[Excerpt, float]:
     """Return the part with these stretches of speech, and its score, -inf unless it lasts 3 to 12 s.
 
     ``pauses``: before each of its stretches, and after the last one.
@@ -151,10 +147,7 @@ def better_part(measured: Measurement, icl: bool = False) -> Excerpt | None:
         return None
     part = propose(measured)
     is_long = measured.seconds > (LONGEST_S if icl else MOST_USED_S) + 1
-    is_spoilt = (
-        measured.clipped_frames.any()
-        and not _frames(measured.clipped_frames, (part.start_s, part.end_s)).any()
-    )
+    is_spoilt = measured.clipped_frames.any() and not _frames(measured.clipped_frames, (part.start_s, part.end_s)).any()
     return part if part.seconds >= SHORTEST_S and (is_long or is_spoilt) else None
 
 

@@ -78,9 +78,7 @@ def is_voice_file(path: Path) -> bool:
 
 
 def _contents(voice: Voice) -> tuple[str, dict[str, torch.Tensor]]:
-    tensors = {
-        key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None
-    }
+    tensors = {key: getattr(voice, key).contiguous().cpu() for key in TENSORS if getattr(voice, key) is not None}
     texts = {key: getattr(voice, key) for key in TEXTS}
     saved = {key: text for key, text in texts.items() if text is not None or key not in LATER}
     return json.dumps(saved, ensure_ascii=False), tensors
@@ -179,9 +177,7 @@ def _content(path: Path) -> bytes:
             raise FileNotFoundError
         return read_limited(path, MOST_BYTES)
     except FileNotFoundError as error:
-        raise ValueError(
-            f"voice file {path.name} is missing from {path.parent.name}: save the voice again"
-        ) from error
+        raise ValueError(f"voice file {path.name} is missing from {path.parent.name}: save the voice again") from error
     except OSError as error:
         raise _damaged(path.name, error.strerror) from error
     except TooLarge as error:

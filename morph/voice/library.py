@@ -177,9 +177,7 @@ def load_source(path: Path, clone: Clone | None = None) -> Voice:
     if not is_recording(path):
         voice = load_voice(path)
     elif clone is None:
-        raise ValueError(
-            f"voice {path.stem!r} is a recording ({path.name}): give the model that is to clone it"
-        )
+        raise ValueError(f"voice {path.stem!r} is a recording ({path.name}): give the model that is to clone it")
     else:
         voice = clone(read_recording(path))
     beside = list_of(path)

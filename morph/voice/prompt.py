@@ -179,9 +179,7 @@ class PromptBuilder:
         prefix, codec = self._beginning(voice, language, instruct)
         embeds = self._first(torch.tensor([[token]], device=self.model.device), prefix, codec)
         specials = self._specials
-        return Prompt(
-            embeds, specials.pad[0, :0], specials.pad[0], 1, prefix=prefix, text_start=len(embeds) - 1
-        )
+        return Prompt(embeds, specials.pad[0, :0], specials.pad[0], 1, prefix=prefix, text_start=len(embeds) - 1)
 
     @torch.inference_mode()
     def rows(self, tokens: Sequence[int], ended: bool) -> torch.Tensor:
@@ -193,9 +191,7 @@ class PromptBuilder:
         rows = [_project(self.model, token)[0] for token in ids]
         return torch.cat((self._specials.pad[0, :0], *rows, *([self._specials.eos[0]] if ended else [])))
 
-    def _beginning(
-        self, voice: Voice, language: str, instruct: str | None
-    ) -> tuple[PromptPrefix, torch.Tensor]:
+    def _beginning(self, voice: Voice, language: str, instruct: str | None) -> tuple[PromptPrefix, torch.Tensor]:
         """Return the prefix, and the codec's bos ``[1, 1, H]``, which is added to what follows."""
         model = self.model
         instruct = instruct if instruct is not None else voice.instruct
@@ -204,15 +200,11 @@ class PromptBuilder:
         def make() -> PromptPrefix:
             padding = self._specials.pad.expand(-1, codec.shape[1] - 2, -1)
             tags = torch.cat((padding, self._specials.bos), dim=1) + codec[:, :-1]
-            role = self._once(
-                "role", lambda: _project(model, model.tokenize_turn("assistant", "")[:, :ROLE_TOKENS])
-            )
+            role = self._once("role", lambda: _project(model, model.tokenize_turn("assistant", "")[:, :ROLE_TOKENS]))
             parts = [role, tags]
             if instruct:
                 asked = ("instruct", instruct)
-                parts[:0] = [
-                    self._once(asked, lambda: _project(model, model.tokenize_turn("user", instruct)))
-                ]
+                parts[:0] = [self._once(asked, lambda: _project(model, model.tokenize_turn("user", instruct)))]
             return PromptPrefix(torch.cat(parts, dim=1)[0])
 
         return self._once(("prefix", language, instruct), make, voice), codec[:, -1:]

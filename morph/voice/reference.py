@@ -41,9 +41,7 @@ class Reference:
     is_cut_off: bool = False  # it ends within its speech
 
 
-def prepare_reference(
-    waveform: np.ndarray, sample_rate: int, target_rate: int, refuse_long: bool = False
-) -> Reference:
+def prepare_reference(waveform: np.ndarray, sample_rate: int, target_rate: int, refuse_long: bool = False) -> Reference:
     """Prepare a recording of speech, float ``[T]`` or ``[C, T]``, as a reference; rates are in Hz.
 
     ``refuse_long``: refuse a recording above 30 s, which a transcript would not match after a cut. Raises ValueError

@@ -112,9 +112,7 @@ def _in_words(key: str) -> str:
 def check_text(key: str, text: object) -> None:
     """Raise ValueError, naming the field, for a value that is not text or not valid Unicode."""
     if not isinstance(text, str):
-        raise ValueError(
-            f"a voice's {_in_words(key)} is {type(text).__name__}, not text: make the voice again"
-        )
+        raise ValueError(f"a voice's {_in_words(key)} is {type(text).__name__}, not text: make the voice again")
     check_encodable(text, f"a voice's {_in_words(key)}")
 
 
@@ -143,9 +141,7 @@ def _check_embedding(embedding: torch.Tensor) -> None:
     import torch
 
     if not isinstance(embedding, torch.Tensor) or embedding.ndim != 1 or embedding.numel() == 0:
-        raise ValueError(
-            f"speaker embedding has shape {_shape(embedding)}, not [width]: make the voice again"
-        )
+        raise ValueError(f"speaker embedding has shape {_shape(embedding)}, not [width]: make the voice again")
     if not embedding.is_floating_point():
         raise ValueError(f"speaker embedding is {embedding.dtype}, not floating point: make the voice again")
     # Larger numbers would be infinite in a model in fp16.
@@ -156,12 +152,7 @@ def _check_embedding(embedding: torch.Tensor) -> None:
 def _check_codes(codes: torch.Tensor) -> None:
     import torch
 
-    if (
-        not isinstance(codes, torch.Tensor)
-        or codes.ndim != 2
-        or codes.shape[1] != CODE_GROUPS
-        or not len(codes)
-    ):
+    if not isinstance(codes, torch.Tensor) or codes.ndim != 2 or codes.shape[1] != CODE_GROUPS or not len(codes):
         raise ValueError(
             f"reference codes have shape {_shape(codes)}, not [frames, {CODE_GROUPS}]: make the voice again"
         )

@@ -124,9 +124,7 @@ def decode_step(
     return wave
 
 
-def _transform(
-    transformer: TransformerWeights, x: torch.Tensor, states: LineStates, ops: TorchOps
-) -> torch.Tensor:
+def _transform(transformer: TransformerWeights, x: torch.Tensor, states: LineStates, ops: TorchOps) -> torch.Tensor:
     """Run the transformer over the new frames ``[B, N, latent]``; their keys and values go into the ring.
 
     A position's slot in the ring does not depend on the steps, and so neither does the order of attention's sums.
@@ -232,9 +230,7 @@ class RowStream:
     @torch.inference_mode()
     def pause(self, line: int) -> CodecSnapshot:
         """Return a copy of a line's state, from which ``start`` continues it at any index."""
-        return CodecSnapshot(
-            self._states.take(line), self._frames[line], self._recent[line], self._ahead[line]
-        )
+        return CodecSnapshot(self._states.take(line), self._frames[line], self._recent[line], self._ahead[line])
 
     @torch.inference_mode()
     def begin_ahead(self, line: int, codes: torch.Tensor) -> bool:
@@ -349,11 +345,7 @@ class RowStream:
         """Let torch cache pinned memory for the samples of all steps: allocating more later stalls the device."""
         samples, most = self._samples.view(-1), self.lines * STEP_FRAMES
         frames = {next_power_of_2(count) for count in range(1, most + 1)}
-        held = [
-            _copy_async(samples[: min(count, most) * (len(samples) // most)])
-            for count in frames
-            for _ in range(2)
-        ]
+        held = [_copy_async(samples[: min(count, most) * (len(samples) // most)]) for count in frames for _ in range(2)]
         del held  # only now: a freed block would be allocated twice
 
     @torch.inference_mode()

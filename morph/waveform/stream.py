@@ -43,9 +43,7 @@ class References(LruCache[int, tuple[torch.Tensor, Any]]):
 class WavesInFlight:
     """Samples in the order of their launches: ``waves`` by line, or of ``steps``, each with its lines by index."""
 
-    def __init__(
-        self, waves: dict[int, np.ndarray], steps: Sequence[tuple[dict[int, int], StepsInFlight]] = ()
-    ):
+    def __init__(self, waves: dict[int, np.ndarray], steps: Sequence[tuple[dict[int, int], StepsInFlight]] = ()):
         self.waves, self._steps = waves, steps
 
     @property
@@ -150,9 +148,7 @@ class SingleLines(LineCodec):
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """Decode while the host waits."""
-        return WavesInFlight(
-            {line: self._codec.decode(self._states[line], part) for line, part in codes.items()}
-        )
+        return WavesInFlight({line: self._codec.decode(self._states[line], part) for line, part in codes.items()})
 
     def end(self, line: int) -> None:
         super().end(line)

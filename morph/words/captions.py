@@ -47,9 +47,7 @@ class LineWords:
 def timed_words(words: Sequence[WordTime]) -> tuple[TimedWord, ...]:
     """Return words as they are shown one behind the other, with their times."""
     spaces = ["", *(" " * (other.first_char > one.last_char) for one, other in pairwise(words))]
-    return tuple(
-        (space + word.text, word.start_s, word.end_s) for space, word in zip(spaces, words, strict=False)
-    )
+    return tuple((space + word.text, word.start_s, word.end_s) for space, word in zip(spaces, words, strict=False))
 
 
 def write_captions(lines: Sequence[LineWords], options: CaptionOptions) -> str:
@@ -113,7 +111,6 @@ def _json(lines: Sequence[LineWords], cues: Sequence[Cue]) -> str:
         for word in line.words
     ]
     segments = [
-        {"start": cue.start_ms / 1000, "end": cue.end_ms / 1000, "text": cue.text, "speaker": cue.name}
-        for cue in cues
+        {"start": cue.start_ms / 1000, "end": cue.end_ms / 1000, "text": cue.text, "speaker": cue.name} for cue in cues
     ]
     return json.dumps({"words": words, "segments": segments}, ensure_ascii=False, indent=1) + "\n"

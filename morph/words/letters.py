@@ -106,9 +106,7 @@ def compare(gains: np.ndarray, gaps: np.ndarray, steps: np.ndarray) -> dict[str,
     invented = _leave_text(leaves, enters)
     best = float(before[-1, -EDGE:].max())
     found: dict[str, tuple[Any, Any, Any]] = {"skipped": skipped, "repeated": repeated, "invented": invented}
-    return {
-        kind: (float(score) - best, int(first), int(last)) for kind, (score, first, last) in found.items()
-    }
+    return {kind: (float(score) - best, int(first), int(last)) for kind, (score, first, last) in found.items()}
 
 
 def path_scores(gains: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -74,9 +74,7 @@ def word_key(word: str) -> str:
     return letters or word
 
 
-def _next_same(
-    ours: Sequence[str], places: dict[tuple[str, ...], list[int]], row: int, column: int
-) -> tuple[int, int]:
+def _next_same(ours: Sequence[str], places: dict[tuple[str, ...], list[int]], row: int, column: int) -> tuple[int, int]:
     best, least = (0, 0), float("inf")
     for rows in range(len(ours) - SAME - row + 1):
         if rows >= least:
@@ -99,9 +97,7 @@ def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> lis
     if len(written) < 2 or not spoken:
         return [len(written) - 1] * len(spoken)
     low = 0  # the written word of the first score
-    scores = [
-        likeness_first(one, spoken[0]) - UNSAID * row for row, one in enumerate(written[: BEAM // UNSAID])
-    ]
+    scores = [likeness_first(one, spoken[0]) - UNSAID * row for row, one in enumerate(written[: BEAM // UNSAID])]
     came = [(low, [0] * len(scores))]
     for before, word in pairwise(spoken):
         least = max(scores) - BEAM
@@ -119,9 +115,7 @@ def _shares(written: Sequence[str], spoken: Sequence[str], unsaid: float) -> lis
     return way[::-1]
 
 
-def _step(
-    written: Sequence[str], scores: Sequence[float], before: str, word: str
-) -> tuple[list[float], list[int]]:
+def _step(written: Sequence[str], scores: Sequence[float], before: str, word: str) -> tuple[list[float], list[int]]:
     """Return each written word's score for the next spoken word, and its best predecessor."""
     # ``scores`` are those of ``before``, the previous spoken word, for the first written words.
     new, origins = [], []

@@ -40,9 +40,7 @@ class Path:
         scores[0, WIDEST : WIDEST + known] = self._scores
         # For each frame and token, the scores of the tokens before it: row k is the one that is WIDEST - k before.
         before = np.lib.stride_tricks.sliding_window_view(scores, WIDEST + 1, axis=1).transpose(0, 2, 1)
-        gains = np.zeros(
-            (len(tokens), count + 2)
-        )  # with a column before the first token, and one after the last
+        gains = np.zeros((len(tokens), count + 2))  # with a column before the first token, and one after the last
         for place, share in enumerate((NEIGHBOURS, 1.0, NEIGHBOURS)):
             gains[np.arange(len(tokens)), tokens + place] = share * weights
         jumps = []

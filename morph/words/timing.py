@@ -38,9 +38,7 @@ class WordTime:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start_s <= self.end_s:
-            raise ValueError(
-                f"the word {self.text!r} runs from {self.start_s} to {self.end_s} s: start at 0 or later"
-            )
+            raise ValueError(f"the word {self.text!r} runs from {self.start_s} to {self.end_s} s: start at 0 or later")
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,7 @@ def match_words(
     if not words.written:
         return [], []
     own = [words.owners[index] for index in owners([word.text for word in words.read], spoken, goes_on)]
-    return words.written, _joined(
-        words, own, [times for piece in pieces for times in _piece_times(piece, lead_s)]
-    )
+    return words.written, _joined(words, own, [times for piece in pieces for times in _piece_times(piece, lead_s)])
 
 
 def shown_words(text: str, readings: Sequence[Reading], said: Sequence[WordTime]) -> tuple[WordTime, ...]:
@@ -107,9 +103,7 @@ def _joined(words: ReadWords, own: Sequence[int], said: Sequence[Times]) -> list
     return whole
 
 
-def _placed(
-    words: Sequence[WrittenWord], times: Sequence[Times | None], seconds: float
-) -> tuple[WordTime, ...]:
+def _placed(words: Sequence[WrittenWord], times: Sequence[Times | None], seconds: float) -> tuple[WordTime, ...]:
     """Return words within a line's sound whose times do not go back or overlap; unspoken ones have no length."""
     starts: list[float] = []
     ends: list[float] = []

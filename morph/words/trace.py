@@ -37,9 +37,7 @@ class Trace:
 
     def to_lists(self) -> dict[str, list[Any]]:
         """Return lists for files; shares are rounded to SHARE_DIGITS."""
-        shares = {
-            name: getattr(self, name).astype(np.float64).round(SHARE_DIGITS).tolist() for name in SHARES
-        }
+        shares = {name: getattr(self, name).astype(np.float64).round(SHARE_DIGITS).tolist() for name in SHARES}
         return {"tokens": self.tokens.tolist(), **shares}
 
     @classmethod
@@ -48,9 +46,7 @@ class Trace:
         tokens, *shares = (np.asarray(lists[name]) for name in ("tokens", *SHARES))
         if tokens.ndim != 1 or any(one.shape != tokens.shape for one in shares):
             raise ValueError("a trace has lists of different lengths")
-        if tokens.size and (
-            tokens.dtype != np.int64 or not NO_TOKEN <= tokens.min() <= tokens.max() < MOST_TOKENS
-        ):
+        if tokens.size and (tokens.dtype != np.int64 or not NO_TOKEN <= tokens.min() <= tokens.max() < MOST_TOKENS):
             raise ValueError("a token of a trace is out of range")
         weights, mass = (one.astype(np.float32) for one in shares)
         if not all(((one >= 0) & (one <= 1.001)).all() for one in (weights, mass)):

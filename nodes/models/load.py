@@ -60,9 +60,7 @@ def gpus() -> dict[str, torch.device]:
 def check_device_option(option: object) -> None:
     """Raise ValueError unless an option names a device; a GPU that this machine lacks is accepted."""
     if not isinstance(option, str) or not (option in (DEFAULT, CPU, ALL_GPUS) or GPU.fullmatch(option)):
-        raise ValueError(
-            f"device is {option!r}: choose {DEFAULT}, {CPU}, gpu:0 (or another number) or {ALL_GPUS}"
-        )
+        raise ValueError(f"device is {option!r}: choose {DEFAULT}, {CPU}, gpu:0 (or another number) or {ALL_GPUS}")
 
 
 def find_devices(option: str) -> list[torch.device]:
@@ -134,9 +132,7 @@ class LoadModel(io.ComfyNode):
         hidden=[io.Hidden.unique_id],
     )
 
-    validate_inputs = inputs.validating(
-        [*SETTINGS, "device", "checkpoint"], lambda **given: judge_model(given)
-    )
+    validate_inputs = inputs.validating([*SETTINGS, "device", "checkpoint"], lambda **given: judge_model(given))
 
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str | None = None, **_: object) -> list[tuple[str, int, int]]:
@@ -256,7 +252,5 @@ def find_adapter(name: str) -> Path:
         raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {PLACES} and press R")
     found = list_adapters(folders().adapters)
     if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
-        raise ValueError(
-            f"adapter is {name!r}, which is not there: press R to reload the list and choose another"
-        )
+        raise ValueError(f"adapter is {name!r}, which is not there: press R to reload the list and choose another")
     return found[name]

@@ -81,9 +81,7 @@ class LoadedModel:
         self.synthesizer, self.origin = synthesizer, origin
         self.patcher = patcher or make_patcher(synthesizer, origin.device)
         self.patcher.engines.add(synthesizer.engine)
-        self._adapted: weakref.WeakValueDictionary[tuple[str, float], LoadedModel] = (
-            weakref.WeakValueDictionary()
-        )
+        self._adapted: weakref.WeakValueDictionary[tuple[str, float], LoadedModel] = weakref.WeakValueDictionary()
         # The talker owns the weights: once it is garbage-collected, their memory is free.
         model = synthesizer.model
         weakref.finalize(model.talker, log.info, "released %s", model.title).atexit = False
@@ -138,9 +136,7 @@ class ManagedModel:
         """
         from ...morph.batch.speaks import ByVoice
 
-        others = {
-            name: one for name, voice in (cast or {}).items() if (one := self._other(name, voice)) is not None
-        }
+        others = {name: one for name, voice in (cast or {}).items() if (one := self._other(name, voice)) is not None}
         models = list(dict.fromkeys((self, *others.values())))
         with ExitStack() as opened:
             opened.enter_context(on_devices([part for one in models for part in one.models]))

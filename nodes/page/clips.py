@@ -45,9 +45,7 @@ def to_clip(spoken: Spoken, name: str = "", words: Sequence[WordTime] = ()) -> C
         problems.append(WORDS_DIFFER)
     text = shown_text(report.text)
     shown = name or report.name
-    return Clip(
-        spoken.waveform, spoken.sample_rate, shown, text, tuple(problems), show_words(words), spoken.number
-    )
+    return Clip(spoken.waveform, spoken.sample_rate, shown, text, tuple(problems), show_words(words), spoken.number)
 
 
 def show_words(words: Sequence[WordTime]) -> tuple[TimedWord, ...]:

@@ -88,9 +88,7 @@ def drop_nulls(request: dict[str, Any]) -> dict[str, Any]:
         inputs = node.get("inputs") if isinstance(node, dict) else None
         if isinstance(inputs, dict) and None in inputs.values():
             texts = text_inputs().get(str(node.get("class_type")), ())
-            node["inputs"] = {
-                name: value for name, value in inputs.items() if value is not None or name not in texts
-            }
+            node["inputs"] = {name: value for name, value in inputs.items() if value is not None or name not in texts}
     return request
 
 
@@ -182,9 +180,7 @@ def speech_routes(store: SpeechStore, cors: str | None = None) -> Routes:
     return {("POST", f"{ROOT}/listen"): listen, ("GET", ROOT): show, ("GET", f"{ROOT}/{{stream}}"): read}
 
 
-async def _send(
-    speech: PlayedSpeech, position: int, request: web.Request, response: web.StreamResponse
-) -> None:
+async def _send(speech: PlayedSpeech, position: int, request: web.Request, response: web.StreamResponse) -> None:
     """Write a stream's bytes as they come; return at its end, or when the reader has left."""
     while request.transport is not None and not request.transport.is_closing():
         block, position, ended = speech.read(position, BLOCK)
@@ -226,9 +222,7 @@ class VoiceRoutes:
         return web.json_response(await asyncio.to_thread(listed), headers=HEADERS)
 
     def table(self) -> Routes:
-        changes = {end: partial(self._change, *what) for end, what in CHANGES.items()} | {
-            "import": self._import
-        }
+        changes = {end: partial(self._change, *what) for end, what in CHANGES.items()} | {"import": self._import}
         read = {("GET", VOICES_ROOT): self.show, ("GET", f"{VOICES_ROOT}/file"): self.export}
         return {**read, **{("POST", f"{VOICES_ROOT}/{end}"): one for end, one in changes.items()}}
 

@@ -49,9 +49,7 @@ class SaveSubtitles(io.ComfyNode):
         check_choice("format", format, OF_SUBTITLES)
         if format == "vtt":
             if not (cues := read_cues(srt)):
-                raise ValueError(
-                    f"srt has {srt[:40]!r}, which is no caption: connect the srt output of Render Script"
-                )
+                raise ValueError(f"srt has {srt[:40]!r}, which is no caption: connect the srt output of Render Script")
             srt = write_cues(cues, "vtt")
         return io.NodeOutput(ui=ui.PreviewText(f"saved {write_numbered(name, format, srt).name}"))
 
@@ -179,9 +177,7 @@ def read_facts(path: Path) -> tuple[Facts, ...]:
     try:
         facts = from_json(comment)
     except ValueError as error:
-        raise ValueError(
-            f"what {path.name} says of its speech is damaged ({error}): choose another"
-        ) from error
+        raise ValueError(f"what {path.name} says of its speech is damaged ({error}): choose another") from error
     if not facts:
         raise ValueError(
             f"{path.name} does not say what it was made from: choose a file of Save Speech, not converted since"

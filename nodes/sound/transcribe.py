@@ -52,9 +52,7 @@ class Transcribe(io.ComfyNode):
         inputs.check_filled("audio", audio)
         inputs.check_word("language", language[0])
         options = CaptionOptions("srt", unit[0])
-        recordings = [
-            (one.mean(axis=0), sound["sample_rate"]) for sound in audio for one in to_waveforms(sound)
-        ]
+        recordings = [(one.mean(axis=0), sound["sample_rate"]) for sound in audio for one in to_waveforms(sound)]
         found = []
         with show_progress(cls.hidden.unique_id) as progress:
             whisper = load_recogniser(recogniser[0], progress)
@@ -66,9 +64,7 @@ class Transcribe(io.ComfyNode):
         captions = [write_captions([LineWords(one.words)], options) for one in found]
         words = [SpokenWords((LineWords(one.words),), "" if one.words else WORDLESS) for one in found]
         shown = "\n\n".join(f"{one.language}: {one.text or WORDLESS}" for one in found)
-        return io.NodeOutput(
-            texts, captions, [one.language for one in found], words, ui=ui.PreviewText(shown)
-        )
+        return io.NodeOutput(texts, captions, [one.language for one in found], words, ui=ui.PreviewText(shown))
 
 
 def show_part(progress: NodeProgress, before: int, count: int, done_s: float, length_s: float) -> None:

@@ -84,8 +84,7 @@ def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
     if len(facts) == 1:
         return f"Seed: {facts[0].seed}."
     rows = [
-        f"{place}. {f'{one.name}: ' if one.name else ''}{one.seed}"
-        for place, one in zip(numbers, facts, strict=True)
+        f"{place}. {f'{one.name}: ' if one.name else ''}{one.seed}" for place, one in zip(numbers, facts, strict=True)
     ]
     return "\n".join(["Seeds:", *rows])
 

@@ -25,9 +25,7 @@ def check_character(name: str) -> str:
     if not name_key(name):
         raise ValueError("name is empty: type the character's name")
     if any(char in name for char in RESERVED) or len(name.splitlines()) > 1:
-        raise ValueError(
-            f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it"
-        )
+        raise ValueError(f"name {name!r} contains one of : [ ] # or a line break, which scripts reserve: remove it")
     return name
 
 
@@ -54,9 +52,7 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
     """Return the voice of each name: that with its place, from 1; ValueError if a name or a voice has no partner."""
     for number, name in enumerate(names, 1):
         if number not in voices:
-            raise ValueError(
-                f"voice_{number} is not connected: connect {name}'s voice, or remove the name from names"
-            )
+            raise ValueError(f"voice_{number} is not connected: connect {name}'s voice, or remove the name from names")
     if unnamed := [number for number in sorted(voices) if number > len(names)]:
         raise ValueError(
             f"voice_{unnamed[0]} has no name: type the character's name as line {unnamed[0]} of names, or disconnect it"
@@ -76,8 +72,7 @@ def saved_states(text: str | None) -> States:
     return [
         (name, source_states(path))
         for name, path in voice_library().sources().items()
-        if folded is None
-        or any(key == NARRATOR or key in folded for key in map(name_key, split_mood(name) or (name,)))
+        if folded is None or any(key == NARRATOR or key in folded for key in map(name_key, split_mood(name) or (name,)))
     ]
 
 

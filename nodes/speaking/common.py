@@ -109,9 +109,7 @@ def default_narrator(model: AnyModel) -> Character:
         return Character("recording", lambda: model.clone_recording(read_recording(PACKED)), PACKED.stem)
 
     def refuse() -> Voice:
-        raise ValueError(
-            "voice is not connected, and the model has no speakers: connect Design Voice or Load Voice"
-        )
+        raise ValueError("voice is not connected, and the model has no speakers: connect Design Voice or Load Voice")
 
     return Character("voice", refuse)
 
@@ -132,9 +130,7 @@ def options_of(given: Mapping[str, Any]) -> GenerateOptions:
 
 
 def to_audios(spoken: Sequence[Spoken], facts: Sequence[Facts]) -> list[dict[str, Any]]:
-    return [
-        to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)
-    ]
+    return [to_audio(one.waveform, one.sample_rate, [known]) for one, known in zip(spoken, facts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -215,9 +211,7 @@ class SpeakingNode(io.ComfyNode):
 
     @classmethod
     @contextmanager
-    def stage(
-        cls, given: Mapping[str, Any], cast: Mapping[str, Voice], is_live: bool = True
-    ) -> Iterator[Stage]:
+    def stage(cls, given: Mapping[str, Any], cast: Mapping[str, Voice], is_live: bool = True) -> Iterator[Stage]:
         """Yield the backend for a node's inputs and the connected voices, by name.
 
         ValueError for unusable inputs, also in place of a ScriptError, whose type users should not see.
@@ -243,9 +237,7 @@ class SpeakingNode(io.ComfyNode):
                 raise ValueError(str(error)) from None
 
 
-def speaking_schema(
-    node_id: str, inputs: Callable[[], list[Any]], outputs: Sequence[io.Output], **fields: Any
-) -> Any:
+def speaking_schema(node_id: str, inputs: Callable[[], list[Any]], outputs: Sequence[io.Output], **fields: Any) -> Any:
     words = WordsSocket.Output("words", is_output_list=fields.get("is_input_list", False))
     hidden = [io.Hidden.unique_id, io.Hidden.prompt]
     return schema(node_id, inputs, outputs=[*outputs, words], hidden=hidden, is_output_node=True, **fields)

@@ -37,8 +37,7 @@ class SamplingSettings(io.ComfyNode):
         cls, repetition_penalty: float, max_seconds: float, greedy: bool, subtalker_greedy: bool, **token: Any
     ) -> io.NodeOutput:
         talker, subtalker = (
-            {name: token[prefix + name] for name in TOKEN if prefix + name in token}
-            for prefix in ("", SUBTALKER)
+            {name: token[prefix + name] for name in TOKEN if prefix + name in token} for prefix in ("", SUBTALKER)
         )
         return io.NodeOutput(
             Sampling(

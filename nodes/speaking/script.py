@@ -38,8 +38,7 @@ EXAMPLE_PATH = Path(__file__).resolve().parents[2] / "workflows" / "example scri
 class RenderScript(SpeakingNode):
     define_schema = speaking_schema(
         "MorphTTSRenderScript",
-        advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles "
-        "wrong_words",
+        advanced="batch_size decoding retries normalize_text trim_silence reuse_lines sentence_subtitles wrong_words",
         inputs=lambda: [
             ModelSocket.Input("model", optional=True),
             CastSocket.Input("cast", optional=True),

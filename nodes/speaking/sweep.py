@@ -28,9 +28,7 @@ class SweepNode(io.ComfyNode):
         inputs=lambda: [
             ModelSocket.Input("model"),
             VoiceSocket.Input("voice"),
-            inputs.text_box(
-                "text", "The same sentence, spoken faster and faster: can you hear the difference?"
-            ),
+            inputs.text_box("text", "The same sentence, spoken faster and faster: can you hear the difference?"),
             inputs.language(),
             io.String.Input("seq_groups", default="1, 3, 5, 7, 15"),
             inputs.seed(),
@@ -82,9 +80,7 @@ class SweepNode(io.ComfyNode):
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
         clips = [to_clip(one, f"SEQ_GROUPS {row.seq_groups}") for one, row in pairs]
         shown = "\n".join(map(in_words, result.rows))
-        return io.NodeOutput(
-            image, to_audios(result.spoken, facts), table(result), ui=show(shown, clips, compare=True)
-        )
+        return io.NodeOutput(image, to_audios(result.spoken, facts), table(result), ui=show(shown, clips, compare=True))
 
 
 def in_words(row: SweepRow) -> str:

@@ -51,13 +51,9 @@ class SaveVoice(io.ComfyNode):
         named = replace(voice, name=path.stem)
         if holds_voice(path, named):  # leave the file alone: it would count as changed
             save_list(named, path)
-            return io.NodeOutput(
-                named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice")
-            )
+            return io.NodeOutput(named, ui=ui.PreviewText(f"{VOICE_FOLDER}/{path.name} already contains this voice"))
         if path.exists() and (path.is_dir() or not overwrite):
-            raise ValueError(
-                f"a voice named {path.stem!r} already exists: choose another name, or turn on overwrite"
-            )
+            raise ValueError(f"a voice named {path.stem!r} already exists: choose another name, or turn on overwrite")
         with saved_voices().saving(path):
             save_source(named, path)
         shown, name, preset = f"saved {VOICE_FOLDER}/{path.name}", path.stem, Needs("", speakers=(path.stem,))
@@ -76,9 +72,7 @@ class LoadVoice(io.ComfyNode):
         outputs=[VoiceSocket.Output("loaded_voice")],
     )
 
-    validate_inputs = inputs.judged(
-        name=lambda name: is_recording(path := find_source(name)) or load_source(path)
-    )
+    validate_inputs = inputs.judged(name=lambda name: is_recording(path := find_source(name)) or load_source(path))
 
     @classmethod
     def fingerprint_inputs(cls, name: str | None = None, **_: Any) -> tuple[FileState, ...]:
@@ -94,9 +88,7 @@ class LoadVoice(io.ComfyNode):
         if model is not None:
             check_model(model)
         elif is_recording(path):
-            raise ValueError(
-                f"voice {name!r} is a recording: connect model, the checkpoint that is to clone it"
-            )
+            raise ValueError(f"voice {name!r} is a recording: connect model, the checkpoint that is to clone it")
         voice = load_source(path, None if model is None else model.clone_recording)
         shown = [*voice.notes, *filter(None, [voice.recipe])]
         return io.NodeOutput(voice, ui=ui.PreviewText("\n".join(shown))) if shown else io.NodeOutput(voice)

@@ -82,17 +82,13 @@ class TrainVoice(io.ComfyNode):
         )
 
     @classmethod
-    def fingerprint_inputs(
-        cls, folder: Sequence[str | None] = (None,), **_: Any
-    ) -> list[tuple[str, FileState]]:
+    def fingerprint_inputs(cls, folder: Sequence[str | None] = (None,), **_: Any) -> list[tuple[str, FileState]]:
         """Change with the files of the folder, so that ComfyUI runs the node again."""
         files = recording_folders().get(folder[0] or "", [])
         return [(path.name, file_state(path)) for path in files]
 
     @classmethod
-    def execute(
-        cls, audio: Sequence[Any] = (), transcripts: Sequence[str] = (), **given: Any
-    ) -> io.NodeOutput:
+    def execute(cls, audio: Sequence[Any] = (), transcripts: Sequence[str] = (), **given: Any) -> io.NodeOutput:
         import torch
 
         from ...morph.checkpoint.adapter_file import read_adapter
@@ -101,9 +97,7 @@ class TrainVoice(io.ComfyNode):
         one = {name: values[0] for name, values in given.items() if values}
         model = one["model"]
         if not isinstance(model, ManagedModel):
-            raise ValueError(
-                f"model is {shown(model)}, which cannot be trained: connect Load Qwen3-TTS Model"
-            )
+            raise ValueError(f"model is {shown(model)}, which cannot be trained: connect Load Qwen3-TTS Model")
         check_consent(one["consent"])
         asked = request_of(one, [*audio], [*transcripts])
         display = cls.train(model, asked, one.get("recogniser", NO_RECOGNISER))

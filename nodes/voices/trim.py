@@ -65,9 +65,7 @@ def draw(waveform: np.ndarray, rate: int, measured: Measurement) -> dict[str, An
     return {
         **{name: file[name] for name in ("filename", "subfolder", "type")},
         "seconds": round(measured.seconds, 3),
-        "shape": [
-            (round(FULL_SCALE * low), round(FULL_SCALE * high)) for low, high in shape_of(mono, points)
-        ],
+        "shape": [(round(FULL_SCALE * low), round(FULL_SCALE * high)) for low, high in shape_of(mono, points)],
         "clipped": measured.clipped_at(MOST_MARKS),
         "faults": list(measured.faults),
         "figures": {

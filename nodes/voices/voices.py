@@ -156,9 +156,7 @@ class DesignVoice(io.ComfyNode):
         "MorphTTSDesignVoice",
         inputs=lambda: [
             ModelSocket.Input("model"),
-            inputs.text_box(
-                "description", "A warm, calm woman of about forty with a low voice, speaking slowly."
-            ),
+            inputs.text_box("description", "A warm, calm woman of about forty with a low voice, speaking slowly."),
         ],
         outputs=[VoiceSocket.Output("made_voice")],
     )

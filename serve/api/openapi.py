@@ -64,16 +64,12 @@ class SpeechJson(BaseModel):
     report: dict[str, Any]
 
 
-FAILED: dict[int | str, Schema] = {
-    "default": {"model": Error, "description": "What was wrong, in one sentence."}
-}
+FAILED: dict[int | str, Schema] = {"default": {"model": Error, "description": "What was wrong, in one sentence."}}
 SPOKEN: dict[int | str, Schema] = {
     200: {
         "model": SpeechJson,
         "description": "The sound, or events with it.",
-        "headers": {
-            name: {"description": about, "schema": {"type": "string"}} for name, about in HEADERS.items()
-        },
+        "headers": {name: {"description": about, "schema": {"type": "string"}} for name, about in HEADERS.items()},
         "content": dict.fromkeys((*SERVED.values(), "text/event-stream", "multipart/mixed"), BINARY),
     }
 }

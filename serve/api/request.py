@@ -98,9 +98,7 @@ def _check_stream(fields: SpeechFields) -> None:
         )
 
 
-def read_settings(
-    fields: SettingsFields, rules: Rules, text: str | Iterable[str], **more: Any
-) -> SpeechRequest:
+def read_settings(fields: SettingsFields, rules: Rules, text: str | Iterable[str], **more: Any) -> SpeechRequest:
     """Return a request for speech with ``more`` fields of ``SpeechRequest``. Errors as ``read_request``."""
     check_model(fields.model, rules.model)
     language = fields.language.strip().lower()
@@ -145,9 +143,7 @@ def check_model(name: str | None, model: Model) -> None:
     """Raise ApiError 404 unless a name stands for the model that is loaded; None does."""
     if name is None or name == model.name or name.startswith(OPENAI_MODELS):
         return
-    raise ApiError(
-        404, f"model {name[:64]!r} is not loaded: send {model.name!r}, or tts-1", "model", "model_not_found"
-    )
+    raise ApiError(404, f"model {name[:64]!r} is not loaded: send {model.name!r}, or tts-1", "model", "model_not_found")
 
 
 def _instructions(words: str, rules: Rules) -> tuple[str | None, tuple[str, ...]]:

@@ -11,9 +11,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 # A valid Host header: a name or an IPv4 address, or an IPv6 address in brackets; then maybe a port.
-HOST = re.compile(
-    r"(?:(?P<name>[a-z0-9._-]+)|\[(?P<ipv6>[0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII
-)
+HOST = re.compile(r"(?:(?P<name>[a-z0-9._-]+)|\[(?P<ipv6>[0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 HOSTS_VARIABLE = "MORPH_TTS_HOSTS"  # names of this server beside addresses and localhost, separated by commas
 
 
@@ -22,9 +20,7 @@ def listed_hosts() -> list[str]:
     return [name.strip().lower() for name in names if name.strip()]
 
 
-def why_refused(
-    headers: Mapping[str, str], hosts: Collection[str] = (), cors: str | None = None
-) -> str | None:
+def why_refused(headers: Mapping[str, str], hosts: Collection[str] = (), cors: str | None = None) -> str | None:
     """Return the reason to refuse a request, or None.
 
     ``headers`` are case-insensitive; ``cors`` is another site that is allowed, or "*": ComfyUI's

@@ -51,9 +51,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
         limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
         request = ScriptRequest(text, ready.cast, options.language, options.seed, lists)
-        dubbed, silent, lines = read_subtitles(
-            ready.speaks, request, ready.settings, limits, options.read_sounds
-        )
+        dubbed, silent, lines = read_subtitles(ready.speaks, request, ready.settings, limits, options.read_sounds)
         # Fitting sets speed, pitch and level.
         plain = [replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed]
         ScriptRun(folder, ready, plain, lines).speak()

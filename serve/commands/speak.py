@@ -171,9 +171,7 @@ def speak_complete(
         return speak_lines(speaks, [line], settings, RenderOptions(check=ear), Listener(show))[0]
 
 
-def speak_live(
-    synthesizer: Synthesizer, line: Line, settings: GenerateOptions, sink: Sink, console: Console
-) -> Spoken:
+def speak_live(synthesizer: Synthesizer, line: Line, settings: GenerateOptions, sink: Sink, console: Console) -> Spoken:
     """Stream a line to a sink and return it; the engine's thread runs ahead of the playback."""
     from ...morph.batch.batch import Batch
     from ...postprocess.pcm import to_s16

@@ -44,9 +44,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
             lambda done, length: show(round(done), round(length)),
         )
     if not found.words:
-        raise ValueError(
-            f"no words were recognised in {options.recording}: check the recording, and --language"
-        )
+        raise ValueError(f"no words were recognised in {options.recording}: check the recording, and --language")
     if options.out is None:
         console.result(found.text)
         return

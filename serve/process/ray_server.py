@@ -61,9 +61,7 @@ def run_ray(arguments: argparse.Namespace) -> None:
     check_ray()
     options = read_options(arguments)
     if options.device not in DEVICES:
-        raise ValueError(
-            f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs"
-        )
+        raise ValueError(f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs")
     if options.devices:
         raise ValueError("--devices is for one process: with --ray leave it out, a replica has one GPU")
     with bind(options.access.host, options.port) as bound:  # before anything is started; Ray listens itself
@@ -72,9 +70,7 @@ def run_ray(arguments: argparse.Namespace) -> None:
         gpus = 0 if options.device == "cpu" else found
         arguments.replicas = arguments.replicas or max(1, gpus)
         if gpus and arguments.replicas > gpus:
-            raise ValueError(
-                f"replicas is {arguments.replicas} and Ray has {gpus} GPUs: each replica needs one"
-            )
+            raise ValueError(f"replicas is {arguments.replicas} and Ray has {gpus} GPUs: each replica needs one")
         with deployed(arguments, options, port, gpus):
             log.info("listening on %s port %d, replicas: %d", options.access.host, port, arguments.replicas)
             stopped = threading.Event()
@@ -133,9 +129,7 @@ def deployed(arguments: argparse.Namespace, options: ServerOptions, port: int, g
     from ray import serve
 
     root = Path(__file__).resolve().parents[2]
-    plain = {
-        name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()
-    }
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
     deployment = make_deployment(options, arguments.replicas, gpus)
     application = deployment(serve.ingress(builder(str(root), plain))()).bind()
     host, seconds = options.access.host, options.limits.seconds
@@ -225,7 +219,5 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
     options = read_options(argparse.Namespace(**arguments))
     speaker = load_speaker(options)
     speaker.warm(freeze_for_good)
-    threading.Thread(
-        target=prepare, args=(speaker, speaker.prepare_rest), name="speech warm-up", daemon=True
-    ).start()
+    threading.Thread(target=prepare, args=(speaker, speaker.prepare_rest), name="speech warm-up", daemon=True).start()
     return App(speaker, options)

@@ -71,12 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def read_options(arguments: argparse.Namespace) -> ServerOptions:
     """Return the options of a command line and of the environment (key, hosts); ValueError for unusable ones."""
     key, words = os.environ.get(KEY_VARIABLE, ""), arguments.pronunciation
-    access = Access(
-        arguments.host, key, arguments.allow_origin, tuple(listed_hosts()), open_lists=arguments.open_lists
-    )
-    given = {
-        name: value for name, value in vars(arguments).items() if name in ServerOptions.__dataclass_fields__
-    }
+    access = Access(arguments.host, key, arguments.allow_origin, tuple(listed_hosts()), open_lists=arguments.open_lists)
+    given = {name: value for name, value in vars(arguments).items() if name in ServerOptions.__dataclass_fields__}
     given |= {
         "access": access,
         "pronunciation": () if words is None else (read_pronunciation(Path(words)),),
@@ -142,9 +138,7 @@ def fit_connections(wanted: int) -> tuple[int, int]:
     backlog = max(1, min(BACKLOG, files // 4))
     connections = max(1, min(wanted, files - OWN_FILES - backlog))
     if connections < wanted:
-        log.warning(
-            "at most %d connections are taken, not %d: raise the limit of open files", connections, wanted
-        )
+        log.warning("at most %d connections are taken, not %d: raise the limit of open files", connections, wanted)
     return connections, backlog
 
 

@@ -118,9 +118,7 @@ class Connection:
             except ValueError as error:
                 raise self._failure(f"sent what cannot be read ({error}): {UPDATE}") from error
 
-    async def _read_items(
-        self, rate: str | None, items: Items, job: SpeechJob, listener: AnswerListener
-    ) -> Answer:
+    async def _read_items(self, rate: str | None, items: Items, job: SpeechJob, listener: AnswerListener) -> Answer:
         """Read an answer of our server: events, or parts."""
         if rate is not None and header_number(rate) != job.sample_rate:
             raise self._failure(f"sends {rate[:20]} Hz and says {job.sample_rate} Hz of itself: {UPDATE}")
@@ -145,9 +143,7 @@ class Connection:
                 raise of_status(self._server, 500, item, {})
         raise self._failure("broke off the line before its end", LATER)
 
-    async def _read_file(
-        self, answer: aiohttp.ClientResponse, job: SpeechJob, listener: AnswerListener
-    ) -> Answer:
+    async def _read_file(self, answer: aiohttp.ClientResponse, job: SpeechJob, listener: AnswerListener) -> Answer:
         tokens = header_number(answer.headers.get(TOKENS_HEADER))
         try:
             samples, rate = _samples(await _read_most(answer, MOST_BYTES))

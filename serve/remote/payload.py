@@ -102,9 +102,7 @@ def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> Non
             f"split_chars is {options.split_chars} and server {facts} takes 40 to {LONGEST_SPLIT}: change it"
         )
     if line.voice.kind == "design" and facts.kind != "voice_design":
-        raise ValueError(
-            f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {line.voice.name!r}"
-        )
+        raise ValueError(f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {line.voice.name!r}")
     if (line.instruct or line.voice.instruct) and not facts.follows_instructions:
         raise ValueError(
             f"server {facts} has a checkpoint that does not follow instructions (only 1.7B CustomVoice and VoiceDesign "

@@ -119,9 +119,7 @@ class Event(Reported):
     frames: Frames = 0  # of the progress
     expected: Frames = 0
     report: ReportedLine = NO_REPORT
-    timestamps: Annotated[
-        tuple[ReportedWord, ...], Field(max_length=MOST_WORDS, strict=False, fail_fast=True)
-    ] = ()
+    timestamps: Annotated[tuple[ReportedWord, ...], Field(max_length=MOST_WORDS, strict=False, fail_fast=True)] = ()
 
     def words(self, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
         """Return the words of a line's text, all after ``after_s``; ValueError for impossible ones."""
@@ -131,11 +129,8 @@ class Event(Reported):
                     f"a word runs from {one.start_time} to {one.end_time} s behind one that ends at {after_s} s"
                 )
             if not one.first_char <= one.last_char <= len(text):
-                raise ValueError(
-                    f"last_char is {one.last_char}, no place in a text of {len(text)} characters"
-                )
+                raise ValueError(f"last_char is {one.last_char}, no place in a text of {len(text)} characters")
             after_s = one.end_time
         return tuple(
-            WordTime(one.word, one.start_time, one.end_time, one.first_char, one.last_char)
-            for one in self.timestamps
+            WordTime(one.word, one.start_time, one.end_time, one.first_char, one.last_char) for one in self.timestamps
         )

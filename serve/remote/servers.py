@@ -28,9 +28,7 @@ class Server:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise ValueError(
-                f"a server's name is {self.name[:40]!r}: use 1 to 40 letters, digits, spaces and . _ -"
-            )
+            raise ValueError(f"a server's name is {self.name[:40]!r}: use 1 to 40 letters, digits, spaces and . _ -")
         if not is_address(self.url):
             raise ValueError(
                 f"the address of server {self.name} is not http://HOST:PORT or https://HOST, with a port from 1 to "
@@ -66,9 +64,7 @@ def listed_servers() -> dict[str, Server]:
             continue
         name, equals, url = (part.strip() for part in entry.partition("="))
         if not equals:
-            raise ValueError(
-                f"{SERVERS_VARIABLE} has {entry.strip()[:40]!r}: write name=address, as in {EXAMPLE}"
-            )
+            raise ValueError(f"{SERVERS_VARIABLE} has {entry.strip()[:40]!r}: write name=address, as in {EXAMPLE}")
         found[name] = server_at(name, url)
     return found
 

@@ -242,9 +242,7 @@ class RemoteSpeaks:
             if line.speech.is_cancelled:
                 line.stop()
             else:
-                line.fail(
-                    BatchClosed(f"the client of server {self.facts} was closed before this line was spoken")
-                )
+                line.fail(BatchClosed(f"the client of server {self.facts} was closed before this line was spoken"))
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._open.aclose()
 

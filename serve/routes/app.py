@@ -97,9 +97,7 @@ class App(FastAPI):
         self.add_route("/v1/audio/speech", self.speech, ["POST"], include_in_schema=False)
         self.add_route("/health", self.health, include_in_schema=False)
         asked = body_of(SPEECH_JSON)
-        self.post("/v1/audio/speech", response_class=Response, responses=SPOKEN, openapi_extra=asked)(
-            self.speech
-        )
+        self.post("/v1/audio/speech", response_class=Response, responses=SPOKEN, openapi_extra=asked)(self.speech)
         self.add_api_websocket_route("/v1/audio/speech/stream", self.socket)
         self.get("/v1/audio/voices")(self.voices)
         self.post("/v1/audio/voices", openapi_extra=body_of({VOICE_TYPE: BINARY}))(self.add_voice)

@@ -65,9 +65,7 @@ class Cloner:
             sound, rate = await anyio.to_thread.run_sync(read_sound, content)
             part = (asked.start, asked.end, asked.best)
             sound, told = await anyio.to_thread.run_sync(cut_part, sound, rate, *part)
-            reference = await anyio.to_thread.run_sync(
-                prepare_reference, sound, rate, model.sample_rate, bool(words)
-            )
+            reference = await anyio.to_thread.run_sync(prepare_reference, sound, rate, model.sample_rate, bool(words))
             reference = replace(reference, notes=(*told, *reference.notes))
             voice = await self._between_lines(model, reference, options)
         except ValueError as error:

@@ -38,9 +38,7 @@ class Metrics(Collector):
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
         more: Any = {"namespace": PREFIX, "registry": self._registry}
-        self.requests = Counter(
-            "requests", "Answers by HTTP status; 499: the client left.", ["status"], **more
-        )
+        self.requests = Counter("requests", "Answers by HTTP status; 499: the client left.", ["status"], **more)
         self.audio_s = Counter("audio_seconds", "Seconds of audio that were sent.", **more)
         ends = "Takes by how they ended: eos by itself, cap at its limit, loop, early or silent."
         self.takes = Counter("takes", ends, ["ended"], **more)

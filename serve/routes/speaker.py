@@ -276,8 +276,7 @@ class Speaker:
         rows = options.rows or (ROWS if synthesizer.model.device.type == "cuda" else ROWS_ON_CPU)
         self.model = synthesizer.model  # on the first device
         self._batches = [
-            Batch(one, rows, options.waiting, LINGER_S, ahead_of(one.model, rows))
-            for one in (synthesizer, *others)
+            Batch(one, rows, options.waiting, LINGER_S, ahead_of(one.model, rows)) for one in (synthesizer, *others)
         ]
         self._batch = Fleet(self._batches) if others else self._batches[0]
         self._news: News | None = None
@@ -418,9 +417,7 @@ class Speaker:
             voice = await anyio.to_thread.run_sync(self.voices.shifted, voice, asked.shift)
         instruct = None if voice.kind == "design" else asked.instructions
         lists = (*asked.pronunciation, *self._lists)
-        line = Line(
-            text, voice, asked.language, asked.seed, instruct, layout=asked.layout, pronunciation=lists
-        )
+        line = Line(text, voice, asked.language, asked.seed, instruct, layout=asked.layout, pronunciation=lists)
         if isinstance(text, str) and len(text) > LONG_TEXT and line.pronunciation:
             await anyio.to_thread.run_sync(line.find_readings, text)  # cached for the check of the line
         if self._is_ending:
@@ -441,9 +438,7 @@ class Speaker:
             status = self.status
             after_s = math.ceil(USUAL_SECONDS * status.waiting / status.rows / 2)
             after = {"Retry-After": str(min(MOST_RETRY_S, max(1, after_s)))}
-            raise ApiError(
-                429, f"the server is busy: {error}", code="rate_limit_exceeded", headers=after
-            ) from error
+            raise ApiError(429, f"the server is busy: {error}", code="rate_limit_exceeded", headers=after) from error
         except (ValueError, BatchClosed) as error:
             raise as_api_error(error) from error
         return SpeechReader(speech, changed, self, asked.speed, timestamps)
@@ -505,6 +500,4 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(400, str(error), "input")
     if isinstance(error, BatchClosed):
         return shutting_down()
-    return ApiError(
-        500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed"
-    )
+    return ApiError(500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed")

@@ -128,9 +128,7 @@ class SpeechSocket:
             with anyio.fail_after(idle):
                 message = await self._socket.receive()
         except TimeoutError:
-            raise ApiError(
-                408, f"no message came for {idle:g} s: send input.done when the text is over"
-            ) from None
+            raise ApiError(408, f"no message came for {idle:g} s: send input.done when the text is over") from None
         if message["type"] == "websocket.disconnect":
             raise _Left
         try:
@@ -168,9 +166,7 @@ class SpeechSocket:
             raise _Left
         part = message.get("text")
         if kind != "input.text":
-            raise ApiError(
-                400, f"message {kind[:40]!r} is not known here: send input.text with a text, or input.done"
-            )
+            raise ApiError(400, f"message {kind[:40]!r} is not known here: send input.text with a text, or input.done")
         if not isinstance(part, str):
             raise ApiError(400, "the text of input.text is no string: send input.text with a text", "text")
         self._text.put(part)

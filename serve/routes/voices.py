@@ -96,9 +96,7 @@ class VoiceBook:
         """
         name = self.free_name(name, replaces=True)
         with refusing():
-            voice = replace(
-                load_voice(Path("upload"), voice) if isinstance(voice, bytes) else voice, name=name
-            )
+            voice = replace(load_voice(Path("upload"), voice) if isinstance(voice, bytes) else voice, name=name)
             check_voice(self._model, voice)
         with self._lock:
             for other in [one for one in self._uploaded if look_of(one) == look_of(name)]:
@@ -117,9 +115,7 @@ class VoiceBook:
         """Remove an uploaded voice; ApiError 404 if it is none."""
         with self._lock:
             if self._uploaded.pop(name, None) is None:
-                raise ApiError(
-                    404, f"voice {name[:64]!r} was not uploaded: only uploaded voices are deleted", "name"
-                )
+                raise ApiError(404, f"voice {name[:64]!r} was not uploaded: only uploaded voices are deleted", "name")
 
     def known(self, name: str | None) -> Voice | None:
         """Return ``find``'s voice without reading the folder: a preset, or an unchanged file; None for others."""
@@ -228,9 +224,7 @@ def check_alphabet(name: str) -> None:
     found = [one for one in ALPHABETS if one in scripts]
     if len(found) > 1:
         mixed = " and ".join(one.capitalize() for one in found)
-        raise ValueError(
-            f"name {name!r} mixes {mixed} letters, which look alike: use letters of one alphabet"
-        )
+        raise ValueError(f"name {name!r} mixes {mixed} letters, which look alike: use letters of one alphabet")
 
 
 def _uploaded_before(name: str) -> ApiError:

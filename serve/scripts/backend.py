@@ -58,9 +58,7 @@ def find_name(cast: Cast, name: str) -> str:
     spelled = cast.spelled(name or NARRATOR)
     if spelled is None:
         known = ", ".join(sorted(cast))
-        raise ValueError(
-            f"voice {name or NARRATOR!r} is not in the cast: choose one of {known}, or add --cast"
-        )
+        raise ValueError(f"voice {name or NARRATOR!r} is not in the cast: choose one of {known}, or add --cast")
     return spelled
 
 
@@ -136,9 +134,7 @@ class ScriptBackend(Generic[Read]):
 
 
 @contextmanager
-def open_backend(
-    options: argparse.Namespace, console: Console, read: Reader[Read]
-) -> Iterator[ScriptBackend[Read]]:
+def open_backend(options: argparse.Namespace, console: Console, read: Reader[Read]) -> Iterator[ScriptBackend[Read]]:
     """Yield the backend that the options choose; ValueError for unusable or missing input.
 
     ``read`` reads the script before the checkpoint is loaded, which takes seconds.

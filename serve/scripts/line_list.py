@@ -69,9 +69,7 @@ def _read(number: int, row: str, voices: dict[str, str]) -> list[ScriptLine | fl
     name, voice = fields.pop("name", ""), fields.pop("voice", "")
     name, voice = name or voice, voice or name
     if voices.setdefault(name, voice) != voice:
-        raise ValueError(
-            f"{name!r} speaks with {voice!r} here and with {voices[name]!r} above: use another name"
-        )
+        raise ValueError(f"{name!r} speaks with {voice!r} here and with {voices[name]!r} above: use another name")
     pause, gain = fields.pop("pause", None), fields.pop("gain", None)
     spoken = ScriptLine(number, name, gain_db=gain, **fields)
     return [spoken] if pause is None else [float(pause), spoken]

@@ -73,9 +73,7 @@ class ScriptFolder:
         file = self.files[key]
         channels, rate = read_recording(file)
         if rate != spoken.sample_rate:
-            raise ValueError(
-                f"{file} has {rate} Hz and the track {spoken.sample_rate}: delete it, or convert it"
-            )
+            raise ValueError(f"{file} has {rate} Hz and the track {spoken.sample_rate}: delete it, or convert it")
         waveform = channels.mean(axis=0)
         if len(waveform) == round(spoken.report.seconds * rate):
             return replace(spoken, waveform=waveform)
@@ -93,9 +91,7 @@ class ScriptFolder:
             "complete": complete,
             **({"track": outputs(self.options)[0].name} if complete else {}),
             "lines": [key for key, _ in lines],
-            "saved": {
-                key: {"file": self.files[key].name, "report": asdict(one.report)} for key, one in lines
-            },
+            "saved": {key: {"file": self.files[key].name, "report": asdict(one.report)} for key, one in lines},
         }
         content = json.dumps(known, indent=1, ensure_ascii=False) + "\n"
         write_atomic(self.options.out / MANIFEST, content.encode())
@@ -135,9 +131,7 @@ def read_version(path: Path) -> Any:
         manifest = json.loads(path.read_bytes())
         if manifest["format"] == FORMAT:
             return manifest["version"]
-    raise ValueError(
-        f"{path} is not a manifest of this program: choose another folder with --out, or delete it"
-    )
+    raise ValueError(f"{path} is not a manifest of this program: choose another folder with --out, or delete it")
 
 
 @dataclass

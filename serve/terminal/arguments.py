@@ -160,9 +160,7 @@ def part(word: str) -> tuple[str, str]:
     if not (name and equals and voice):
         raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VOICE, e.g. ANNA=heart")
     if any(char in name for char in RESERVED):
-        raise argparse.ArgumentTypeError(
-            f"{name!r} contains one of : [ ] #, which scripts reserve: remove it"
-        )
+        raise argparse.ArgumentTypeError(f"{name!r} contains one of : [ ] #, which scripts reserve: remove it")
     return name, voice
 
 
@@ -180,9 +178,7 @@ def part_lora(word: str) -> tuple[str, str, float]:
     return name, *lora(adapter)
 
 
-def check_sources(
-    parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]
-) -> None:
+def check_sources(parser: argparse.ArgumentParser, sources: Iterable[Path | None], written: Iterable[Path]) -> None:
     """Exit with an error if an output is also an input: the user's file would be lost."""
     there = [path for path in written if path.exists()]
     for source in filter(None, sources):

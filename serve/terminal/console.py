@@ -51,9 +51,7 @@ class Console:
             return
         from tqdm import tqdm
 
-        with tqdm(
-            unit=unit, file=self.err, leave=False, dynamic_ncols=True, mininterval=0.1, miniters=1
-        ) as bar:
+        with tqdm(unit=unit, file=self.err, leave=False, dynamic_ncols=True, mininterval=0.1, miniters=1) as bar:
 
             def show(done: int, expected: int) -> None:
                 bar.total = expected

@@ -85,9 +85,7 @@ def load_at(path: Path, options: argparse.Namespace) -> Synthesizer:
     return load_adapted(path, load, choose_device(options.device), read_adapters(found))
 
 
-def load_adapted(
-    path: Path, load: LoadOptions, device: str, adapters: Sequence[tuple[Adapter, float]]
-) -> Synthesizer:
+def load_adapted(path: Path, load: LoadOptions, device: str, adapters: Sequence[tuple[Adapter, float]]) -> Synthesizer:
     """Load a checkpoint with adapters; errors as ``Synthesizer.load`` and ``adapt``."""
     from ...morph.synthesizer import Synthesizer
 
@@ -103,11 +101,7 @@ def find_adapters(given: Sequence[tuple[str, float]], folders: Folders) -> list[
     for word, strength in given:
         check_strength(strength)
         is_there = os.path.isdir(word)
-        path = (
-            Path(word)
-            if is_there
-            else choose_listed("adapter", word, list_adapters(folders.adapters), folders)
-        )
+        path = Path(word) if is_there else choose_listed("adapter", word, list_adapters(folders.adapters), folders)
         found.append((path, strength))
     return found
 
@@ -204,9 +198,7 @@ def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.nd
 
     if recording:
         mode = "icl" if options.transcript else "x_vector"
-        return clone_voice(
-            model, *recording, CloneOptions(mode, options.transcript, name=options.reference.stem)
-        )
+        return clone_voice(model, *recording, CloneOptions(mode, options.transcript, name=options.reference.stem))
     if options.voice:
         return saved_voice(options.voice, folders_of(options), model)
     if options.describe:
@@ -255,9 +247,7 @@ def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None
     token, whole = _given(options, type(own.talker)), _given(options, type(own))
     if not token and not whole:
         return None
-    return replace(
-        own, talker=replace(own.talker, **token), subtalker=replace(own.subtalker, **token), **whole
-    )
+    return replace(own, talker=replace(own.talker, **token), subtalker=replace(own.subtalker, **token), **whole)
 
 
 def _given(options: argparse.Namespace, kind: type) -> dict[str, Any]:

@@ -13,9 +13,7 @@ LOCK = "manifest.lock"  # on Windows, where a folder itself cannot be locked
 
 
 def refuse(folder: Path) -> None:
-    raise ValueError(
-        f"folder {folder} is in use by another run: wait for its end, or choose another with --out"
-    )
+    raise ValueError(f"folder {folder} is in use by another run: wait for its end, or choose another with --out")
 
 
 @contextmanager

@@ -33,9 +33,7 @@ class Folders:
         named = comfyui or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
         if named is not None:
             if not os.path.isdir(named / "models"):
-                raise ValueError(
-                    f"{named} has no folder models: give ComfyUI's folder with --comfyui or {VARIABLE}"
-                )
+                raise ValueError(f"{named} has no folder models: give ComfyUI's folder with --comfyui or {VARIABLE}")
             return cls.of_comfyui(named)
         if PACK.parent.name == "custom_nodes" and os.path.isdir(PACK.parents[1] / "models"):
             return cls.of_comfyui(PACK.parents[1])

@@ -50,6 +50,4 @@ def refused(device: Any) -> Iterator[None]:
     try:
         yield
     except device.PortAudioError as error:
-        raise ValueError(
-            f"no sound device can play ({error}): connect one, or write a file with --out"
-        ) from error
+        raise ValueError(f"no sound device can play ({error}): connect one, or write a file with --out") from error

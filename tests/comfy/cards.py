@@ -27,14 +27,10 @@ class Card:
 CARDS = {
     "1 Start here": Card("Start here", "Type a text, press Run", "#1f9d55", (2, 3)),
     "A whole cast in one node": Card("A whole cast", "All voices in one node", "#4d7c0f", (5, 3)),
-    "Clone a voice and speak": Card(
-        "Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (2, 3)
-    ),
+    "Clone a voice and speak": Card("Clone a voice", "A recording of 1 to 30 seconds speaks", "#c2571a", (2, 3)),
     "Design a voice": Card("Design a voice", "Describe it in words", "#b83280", (2, 3)),
     "Design once, then clone": Card("Design, then clone", "A designed voice that stays", "#9d174d", (2, 4)),
-    "Dialogue to files, track and subtitles": Card(
-        "Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)
-    ),
+    "Dialogue to files, track and subtitles": Card("Dialogue", "A script, voices, subtitles", "#0e7490", (2, 3)),
     "Dub captions": Card("Dub captions", "Speech at the times of an SRT", "#78350f", (2, 3)),
     "Dub a video": Card("Dub a video", "Its words, in another voice", "#166534", (2, 4)),
     "Give a voice a mood": Card("Give it a mood", "Angry less calm, added to a voice", "#a16207", (3, 4)),

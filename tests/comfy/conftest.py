@@ -30,18 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(
-                pytest.mark.skip(reason="not run: no ComfyUI (set COMFYUI_DIR, or use run_tests.py)")
-            )
+            item.add_marker(pytest.mark.skip(reason="not run: no ComfyUI (set COMFYUI_DIR, or use run_tests.py)"))
 
 
 @pytest.fixture(scope="session")
 def comfy_dir() -> Path:
     path = Path(os.environ["COMFYUI_DIR"])
     if not (path / "main.py").exists():
-        raise FileNotFoundError(
-            f"COMFYUI_DIR is {path}, which contains no main.py: set it to ComfyUI's own folder"
-        )
+        raise FileNotFoundError(f"COMFYUI_DIR is {path}, which contains no main.py: set it to ComfyUI's own folder")
     return path
 
 
@@ -121,9 +117,7 @@ def server(start_server: Callable[..., ComfyServer], base_dir: Path, model_folde
 
 
 @pytest.fixture(scope="session")
-def todays_server(
-    start_server: Callable[..., ComfyServer], tmp_path_factory: pytest.TempPathFactory
-) -> ComfyServer:
+def todays_server(start_server: Callable[..., ComfyServer], tmp_path_factory: pytest.TempPathFactory) -> ComfyServer:
     """A second server, with a newer frontend (``COMFYUI_FRONTEND``, a folder) and no models."""
     page = os.environ.get("COMFYUI_FRONTEND")
     if not page:

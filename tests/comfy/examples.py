@@ -122,9 +122,7 @@ def set_live_sound(page: ComfyPage, on: bool) -> None:
 def after(graph: Graph, source: str, output: int, kind: str) -> str:
     """Return the id of the only node of a type that a node's output is connected to."""
     [found] = [
-        key
-        for key, node in graph.items()
-        if node["class_type"] == kind and [source, output] in node["inputs"].values()
+        key for key, node in graph.items() if node["class_type"] == kind and [source, output] in node["inputs"].values()
     ]
     return found
 

@@ -113,12 +113,8 @@ def patch_torchvision(packages: Path) -> None:
     registrations = packages / "torchvision" / "_meta_registrations.py"
     text = registrations.read_text(encoding="utf-8")
     if META_ANCHOR not in text:
-        raise SystemExit(
-            f"{registrations} has unexpected contents: torchvision cannot be patched for a CPU torch"
-        )
-    text = text.replace(
-        '@torch.library.register_fake("torchvision::', '@_register_fake_if_built("torchvision::'
-    )
+        raise SystemExit(f"{registrations} has unexpected contents: torchvision cannot be patched for a CPU torch")
+    text = text.replace('@torch.library.register_fake("torchvision::', '@_register_fake_if_built("torchvision::')
     registrations.write_text(text.replace(META_ANCHOR, META_ANCHOR + META_GUARD, 1), encoding="utf-8")
 
 
@@ -206,9 +202,7 @@ def install(root: Path, newest: bool, program: Path | None) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=Path)
     parser.add_argument("--newest", action="store_true", help="the newest packages, not the pinned ones")
     parser.add_argument("--program", type=Path, help="with --newest: the folder of another ComfyUI's main.py")

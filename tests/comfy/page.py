@@ -137,9 +137,7 @@ class ComfyBrowser:
         self._browser.close()
         self._playwright.stop()
 
-    def open(
-        self, server: ComfyServer, nodes_2: bool = False, width: int = 1600, height: int = 900
-    ) -> ComfyPage:
+    def open(self, server: ComfyServer, nodes_2: bool = False, width: int = 1600, height: int = 900) -> ComfyPage:
         """Open the server's page in a context without memory, with the classic canvas or with Nodes 2.0."""
         server.set_page_setting("Comfy.VueNodes.Enabled", nodes_2)
         free = self._free.setdefault(server.url, [])

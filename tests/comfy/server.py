@@ -80,9 +80,7 @@ class OutputFile:
 class Result:
     prompt_id: str
     status: str  # execution_success, execution_error or execution_interrupted
-    error: (
-        dict[str, Any] | None
-    )  # the event's data: node_id, node_type, exception_type, exception_message, ...
+    error: dict[str, Any] | None  # the event's data: node_id, node_type, exception_type, exception_message, ...
     outputs: dict[str, dict[str, Any]]  # {node id: {ui key: [...]}}
     files: list[OutputFile]
     events: list[tuple[str, Any]] = field(repr=False, default_factory=list)
@@ -94,9 +92,7 @@ class Result:
 
     def progress(self, node_id: str) -> list[tuple[float, float]]:
         """Return the (value, max) pairs that one node reported, in order."""
-        return [
-            (d["value"], d["max"]) for kind, d in self.events if kind == "progress" and d["node"] == node_id
-        ]
+        return [(d["value"], d["max"]) for kind, d in self.events if kind == "progress" and d["node"] == node_id]
 
     def cached_nodes(self) -> set[str]:
         return {node for kind, d in self.events if kind == "execution_cached" for node in d["nodes"]}
@@ -343,9 +339,7 @@ class ComfyServer:
             try:
                 await asyncio.wait_for(follow(messages, prompt_id), timeout)
             except asyncio.TimeoutError:
-                raise ComfyError(
-                    f"prompt {prompt_id} took longer than {timeout} s:\n{self.log_tail()}"
-                ) from None
+                raise ComfyError(f"prompt {prompt_id} took longer than {timeout} s:\n{self.log_tail()}") from None
         status, last = events[-1]
         outputs = await asyncio.to_thread(self._outputs, prompt_id)
         error = last if status == "execution_error" else None

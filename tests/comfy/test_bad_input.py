@@ -157,9 +157,7 @@ def test_input_known_to_be_bad_is_rejected_before_the_run(server: ComfyServer, c
 def by_name(errors: list[dict[str, Any]]) -> int:
     """Return how many errors are about the inputs under whose names they are: the page shows these (failed.js)."""
     named = [(one["extra_info"]["input_name"], one["details"].casefold()) for one in errors]
-    return sum(
-        details == name or re.match(rf"{name} - {name}\b", details) is not None for name, details in named
-    )
+    return sum(details == name or re.match(rf"{name} - {name}\b", details) is not None for name, details in named)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -340,9 +338,7 @@ def said_of(server: ComfyServer, graph: Graph) -> str:
         result = server.run(graph)
     except ComfyError as refused:
         [errors] = [one["errors"] for one in refused.body["node_errors"].values()]
-        if {one["type"] for one in errors} == {
-            "value_not_in_list"
-        }:  # newer ComfyUIs check choices themselves
+        if {one["type"] for one in errors} == {"value_not_in_list"}:  # newer ComfyUIs check choices themselves
             return f"{errors[0]['extra_info']['input_name']}: {errors[0]['details']}"
         assert {one["type"] for one in errors} == {"custom_validation_failed"}
         return errors[0]["details"].partition(" - ")[2]
@@ -352,9 +348,7 @@ def said_of(server: ComfyServer, graph: Graph) -> str:
 
 def test_the_default_cutoff_leaves_a_recording_without_such_frequencies_unfiltered(server) -> None:
     """``long.wav`` has 12000 samples per second."""
-    filtered, whole = (
-        server.run(smoothed("long.wav", low_pass=switch, normalize="off")) for switch in (True, False)
-    )
+    filtered, whole = (server.run(smoothed("long.wav", low_pass=switch, normalize="off")) for switch in (True, False))
     assert filtered.ok and whole.ok, filtered.error
     with_filter, without = (soundfile.read(one.files[0].path)[0] for one in (filtered, whole))
     assert np.array_equal(with_filter, without)

@@ -89,9 +89,7 @@ def speaking(name: str = NAMES[0], seed: int = 1, max_seconds: float = 2.0, **ch
         "language": "english", "seq_groups": 15, "seed": seed,
     }  # fmt: skip
     return {
-        "model": node(
-            "MorphTTSLoadModel", checkpoint=name, precision="auto", attention="auto", engine="auto"
-        ),
+        "model": node("MorphTTSLoadModel", checkpoint=name, precision="auto", attention="auto", engine="auto"),
         "voice": node("MorphTTSPresetVoice", model=["model", 0], speaker="ryan"),
         "sampling": graphs.sampling(max_seconds),
         "speech": node("MorphTTSGenerateSpeech", **(inputs | changes)),

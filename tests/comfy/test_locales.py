@@ -31,9 +31,7 @@ def node_texts(info: dict[str, Any]) -> dict[str, Any]:
             key.replace(".", "_"): {"name": options.get("display_name", key), "tooltip": options["tooltip"]}
             for key, (_, options) in inputs.items()
         },
-        "outputs": {
-            str(index): {"name": name, "tooltip": tooltip} for index, (name, tooltip) in enumerate(outputs)
-        },
+        "outputs": {str(index): {"name": name, "tooltip": tooltip} for index, (name, tooltip) in enumerate(outputs)},
     }
 
 

@@ -182,18 +182,13 @@ def test_a_replaced_checkpoint_is_loaded_again(server: ComfyServer, model_folder
 
 
 def defaults(info: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: options["default"]
-        for key, (_, options) in info["input"]["required"].items()
-        if "default" in options
-    }
+    return {key: options["default"] for key, (_, options) in info["input"]["required"].items() if "default" in options}
 
 
 def test_new_nodes_speak_with_their_default_values(server: ComfyServer) -> None:
     info = server.object_info()
     model, preset, generate = (
-        defaults(info[name])
-        for name in ("MorphTTSLoadModel", "MorphTTSPresetVoice", "MorphTTSGenerateSpeech")
+        defaults(info[name]) for name in ("MorphTTSLoadModel", "MorphTTSPresetVoice", "MorphTTSGenerateSpeech")
     )
     graph = {
         "model": node("MorphTTSLoadModel", **model),

@@ -31,9 +31,7 @@ pytestmark = pytest.mark.usefixtures("own_files")
 FIRST, LAST, NEXT = DATA / "saved_by_0_1_0", DATA / "workflows_0_1_0", DATA / "workflows_0_2_0"
 PROMPTS = {path.name.removesuffix(".prompt.json"): path for path in sorted(LAST.glob("*.prompt.json"))}
 PROMPTS |= {path.name.removesuffix(".prompt.json"): path for path in sorted(FIRST.glob("*.prompt.json"))}
-PROMPTS |= {
-    f"0.2.0 {path.name.removesuffix('.prompt.json')}": path for path in sorted(NEXT.glob("*.prompt.json"))
-}
+PROMPTS |= {f"0.2.0 {path.name.removesuffix('.prompt.json')}": path for path in sorted(NEXT.glob("*.prompt.json"))}
 BY_DEFAULT = {"Dialogue to files, track and subtitles", "Save, load and blend voices"}
 SPEAKING = ("MorphTTSGenerateSpeech", "MorphTTSRenderScript", "MorphTTSDub")
 REMOVED = ("continuity",)  # widgets that were the last of their nodes

@@ -189,9 +189,7 @@ def check_speech(graph: Graph, result: Result, frames_per_file: list[int], saver
 
 def frames_of(result: Result, speaker: str) -> list[int]:
     """Return the frames of a node's clips, by their lengths."""
-    return [
-        round(clip["seconds"] * RATE / SAMPLES_PER_FRAME) for clip in result.outputs[speaker]["morph_clips"]
-    ]
+    return [round(clip["seconds"] * RATE / SAMPLES_PER_FRAME) for clip in result.outputs[speaker]["morph_clips"]]
 
 
 @pytest.mark.parametrize(
@@ -249,9 +247,7 @@ def check_dialogue(graph: Graph, result: Result, output_folder: Path) -> None:
         heard = is_heard(line)
         assert 0 <= first < last <= len(line) + RATE // 1000, "a caption is within its line"
         margin = round(CAPTION_MARGIN * RATE)
-        assert not heard[: max(0, first)].any() and not heard[last:].any(), (
-            "and covers all of its audible part"
-        )
+        assert not heard[: max(0, first)].any() and not heard[last:].any(), "and covers all of its audible part"
         assert heard[: first + margin + 48].any() and heard[last - margin - 48 :].any(), "and hardly more"
         position += len(line)
 

@@ -45,9 +45,7 @@ def note_references(monkeypatch: pytest.MonkeyPatch) -> list[type]:
         begun.extend([CodecStream] if state.frames == 0 else [])
         feed_line(codec, state, reference)
 
-    def note_row(
-        row: RowStream, line: int, snapshot: CodecSnapshot | None, reference: torch.Tensor
-    ) -> CodecSnapshot:
+    def note_row(row: RowStream, line: int, snapshot: CodecSnapshot | None, reference: torch.Tensor) -> CodecSnapshot:
         begun.extend([RowStream] if snapshot is None else [])
         return feed_row(row, line, snapshot, reference)
 

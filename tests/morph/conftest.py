@@ -34,9 +34,7 @@ def load(checkpoint: Callable[..., Path]) -> Callable[..., Model]:
     """``load(shape, kind, precision, attention)``: a model, loaded on first use."""
     loaded: dict[tuple[str, ...], Model] = {}
 
-    def get(
-        shape: str = "tiny", kind: str = "base", precision: str = "fp32", attention: str = "sdpa"
-    ) -> Model:
+    def get(shape: str = "tiny", kind: str = "base", precision: str = "fp32", attention: str = "sdpa") -> Model:
         key = (shape, kind, precision, attention)
         if key not in loaded:
             loaded[key] = load_model(checkpoint(shape, kind), LoadOptions(precision, attention))

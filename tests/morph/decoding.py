@@ -16,9 +16,7 @@ from qwen3_tts_morph.morph.words.trace import Trace
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 2**64 - 1]
 GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False))
-FILTERED = Sampling(
-    TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3
-)
+FILTERED = Sampling(TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3)
 CHECKPOINT_OF = {"preset": "custom_voice", "design": "voice_design", "x_vector": "base", "icl": "base"}
 
 
@@ -136,7 +134,5 @@ def same_traces(one: Trace | None, other: Trace | None) -> bool:
     """Return whether traces have the same tokens, and shares that differ by rounding; or there are none."""
     if one is None or other is None:
         return one is other
-    shares = (
-        np.allclose(getattr(one, name), getattr(other, name), atol=1e-5) for name in ("weights", "mass")
-    )
+    shares = (np.allclose(getattr(one, name), getattr(other, name), atol=1e-5) for name in ("weights", "mass"))
     return one.tokens.tolist() == other.tokens.tolist() and all(shares)

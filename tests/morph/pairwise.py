@@ -47,9 +47,7 @@ def pairs(case: tuple[str, ...]) -> set[tuple[tuple[int, str], ...]]:
 def thinned(cases: Sequence[Any], step: int) -> list[Any]:
     """Return pytest's parameters of ``cases``; of those that are not slow all become so but every ``step``-th."""
     params = [case if hasattr(case, "marks") else pytest.param(*as_tuple(case)) for case in cases]
-    kept = [param for param in params if pytest.mark.slow.mark not in [mark.mark for mark in param.marks]][
-        ::step
-    ]
+    kept = [param for param in params if pytest.mark.slow.mark not in [mark.mark for mark in param.marks]][::step]
     return [
         param if any(param is one for one in kept) else param._replace(marks=[*param.marks, pytest.mark.slow])
         for param in params

@@ -71,9 +71,7 @@ class Recordings:
 def note_graphs(monkeypatch: pytest.MonkeyPatch) -> list[Recordings]:
     """Return a list, to which all recordings are added that are made from now on, a decoder's after its entry's."""
     made, begin = list[Recordings](), Recordings.__init__
-    monkeypatch.setattr(
-        Recordings, "__init__", lambda graphs, *given: (made.append(graphs), begin(graphs, *given))[1]
-    )
+    monkeypatch.setattr(Recordings, "__init__", lambda graphs, *given: (made.append(graphs), begin(graphs, *given))[1])
     return made
 
 

@@ -103,17 +103,12 @@ def test_the_trace_is_upstreams_attention(load, aligned, recording, engine, kind
         firsts = [first_token(theirs, kind, recording, row, patch) for row in range(3)]
     model = aligned(kind)
     prompts = prompts_of(model, kind, recording=recording)
-    guards = [
-        replace(guard, max_frames=frames)
-        for guard, frames in zip(guards_of(prompts), (30, 5, 24), strict=True)
-    ]
+    guards = [replace(guard, max_frames=frames) for guard, frames in zip(guards_of(prompts), (30, 5, 24), strict=True)]
     options = GenerateOptions(5, GREEDY, batch_size=2)
     decoded = Engine(engine).decode(model, line_requests(prompts, guards, SEEDS), options)
     wanted = [
         expected(theirs, prompt, one.codes, first)
-        for prompt, one, first in zip(
-            prompts_of(theirs, kind, recording=recording), decoded, firsts, strict=True
-        )
+        for prompt, one, first in zip(prompts_of(theirs, kind, recording=recording), decoded, firsts, strict=True)
     ]
     for one, trace in zip(decoded, wanted, strict=True):
         check(one, trace)

@@ -76,9 +76,7 @@ def test_the_codec_engine_makes_its_waveforms(demo, frames):
     heard = [None, line.codes[:9]]
     choice = engine.choose(demo)
     ours = take_all(engine.begin_waveforms(demo, choice, codes, heard))
-    assert (
-        engine.describe(demo, choice) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
-    )
+    assert engine.describe(demo, choice) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
     theirs = [decode_waveform(demo, *one) for one in zip(codes, heard, strict=True)]
     for wave, wanted in zip(ours, theirs, strict=True):
         assert wave.shape == wanted.shape and np.abs(wanted).max() > 0.01
@@ -90,9 +88,7 @@ def test_the_codec_engine_makes_its_waveforms(demo, frames):
 def test_the_codec_engines_kernels_make_its_waveforms_on_cuda():
     """cuDNN may compute upstream's convolutions in TF32, hence fewer dB than on a CPU."""
     model = load_model(demo_voice(), LoadOptions("fp32"), "cuda")
-    codes = [
-        torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(1)) for frames in (40, 340)
-    ]
+    codes = [torch.randint(64, (frames, 16), generator=torch.Generator().manual_seed(1)) for frames in (40, 340)]
     engine = Engine()
     choice = engine.choose(model)
     for _ in range(2):  # direct, then captured
@@ -127,9 +123,7 @@ def test_its_trained_tails_are_closer_to_exact_than_the_stock_crossbar(demo):
 
 def test_it_has_four_different_speakers(demo):
     assert demo.speakers == SPEAKERS
-    prompts = [
-        PromptBuilder(demo).build("Hello.", preset_voice(demo, name.upper())).embeds for name in SPEAKERS
-    ]
+    prompts = [PromptBuilder(demo).build("Hello.", preset_voice(demo, name.upper())).embeds for name in SPEAKERS]
     assert all(not torch.equal(one, other) for at, one in enumerate(prompts) for other in prompts[:at])
 
 

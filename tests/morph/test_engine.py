@@ -95,10 +95,7 @@ def test_kernels_are_in_the_report_and_can_be_turned_off(model, monkeypatch):
 def test_a_chosen_engine_runs_anywhere_and_the_report_says_how(model):
     assert described(Engine("eager"), ON_CUDA) == "engine: eager (as chosen)"
     assert chosen(Engine("graph"), model) == ("graph", "as chosen")
-    assert (
-        described(Engine("graph"), model)
-        == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
-    )
+    assert described(Engine("graph"), model) == "engine: graph (as chosen; op by op, without CUDA graphs: no CUDA)"
 
 
 def test_a_capture_that_failed_is_in_the_report(graph, monkeypatch):

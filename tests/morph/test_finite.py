@@ -38,9 +38,7 @@ WEIGHTS = [
 SENTENCE = r"not finite \(NaN or infinite\) in {}: its weights or the voice are damaged"
 
 
-RUNS = {
-    "-".join(run): run for run in (("eager", "fp32"), ("graph", "fp32"), ("graph", "bf16"), ("eager", "bf16"))
-}
+RUNS = {"-".join(run): run for run in (("eager", "fp32"), ("graph", "fp32"), ("graph", "bf16"), ("eager", "bf16"))}
 
 
 @pytest.fixture(params=RUNS.values(), ids=RUNS)
@@ -79,9 +77,7 @@ def test_one_damaged_weight_is_noticed_within_a_frame(synthesizer, precision, pa
     wanted, weight, frames = decode(synthesizer), weight_of(synthesizer.model, path), []
     kept = weight.clone()
     for sampling in (GREEDY, Sampling()):
-        weight[3] = (
-            value  # a complete row: one infinite weight alone may give -inf, a token that is never sampled
-        )
+        weight[3] = value  # a complete row: one infinite weight alone may give -inf, a token that is never sampled
         with pytest.raises(ValueError, match=SENTENCE.format(precision)):
             decode(synthesizer, sampling, on_frame=frames.append)
         assert frames == []

@@ -76,11 +76,7 @@ def fits(make, field: str, value: object) -> bool:
 @pytest.mark.parametrize("value", WRONG, ids=repr)
 @pytest.mark.parametrize(
     ("make", "field"),
-    [
-        (make, f.name)
-        for make in (TokenSampling, Sampling, GenerateOptions, LoadOptions)
-        for f in fields(make)
-    ],
+    [(make, f.name) for make in (TokenSampling, Sampling, GenerateOptions, LoadOptions) for f in fields(make)],
 )
 def test_a_value_of_the_wrong_type_is_refused_by_name_not_by_a_type_error(make, field, value):
     if fits(make, field, value):

@@ -19,9 +19,7 @@ from tests.morph.pairwise import pairwise
 
 TEXTS = ["Hello there.", "The quick brown fox jumps over the lazy dog, twice.", "No."]
 MAX_NEW_TOKENS = 16
-GREEDY = Sampling(
-    TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=MAX_NEW_TOKENS
-)
+GREEDY = Sampling(TokenSampling(do_sample=False), TokenSampling(do_sample=False), max_new_tokens=MAX_NEW_TOKENS)
 SAMPLED = Sampling(max_new_tokens=MAX_NEW_TOKENS)
 FILTERED = Sampling(
     TokenSampling(top_k=20, top_p=0.8),

@@ -7,9 +7,7 @@ from types import ModuleType
 
 import pack
 
-PACKAGE = (
-    f"{pack.NAME}.nodes_without_comfyui"  # inside the pack: its modules import ..morph and ..postprocess
-)
+PACKAGE = f"{pack.NAME}.nodes_without_comfyui"  # inside the pack: its modules import ..morph and ..postprocess
 
 
 def load(name: str) -> ModuleType:

@@ -86,9 +86,7 @@ def limits_told() -> Iterator[str]:
 
 def test_the_quoted_errors_are_errors_that_the_pack_raises() -> None:
     patterns = [re.compile(r"((line|caption) \d+: )?" + pattern, re.S) for pattern in message_patterns()]
-    quoted = {
-        quote for node in ENGLISH for quote in re.findall(r"^- \*([^*]+)\*", read_page(node, "en"), re.M)
-    }
+    quoted = {quote for node in ENGLISH for quote in re.findall(r"^- \*([^*]+)\*", read_page(node, "en"), re.M)}
     assert [quote for quote in quoted if not any(pattern.fullmatch(quote) for pattern in patterns)] == []
 
 

@@ -5,9 +5,7 @@ import pytest
 from qwen3_tts_morph.postprocess.ends import EndTrim, quiet_spans, speech_span, trim_ends
 
 RATE = 24000
-NOISE = (10 ** (-60 / 20) * np.random.default_rng(0).normal(size=RATE)).astype(
-    np.float32
-)  # as the demo voice's
+NOISE = (10 ** (-60 / 20) * np.random.default_rng(0).normal(size=RATE)).astype(np.float32)  # as the demo voice's
 TONE = (0.1 * np.sin(np.arange(RATE) / 5)).astype(np.float32)
 
 
@@ -25,9 +23,7 @@ def test_a_sound_is_never_cut_by_more_than_a_window() -> None:
         assert start <= max(0, at - 960) and np.array_equal(cut, wave[start:])
 
 
-@pytest.mark.parametrize(
-    "wave", [NOISE, np.zeros(100, np.float32), NOISE[:0]], ids=["noise", "zeros", "none"]
-)
+@pytest.mark.parametrize("wave", [NOISE, np.zeros(100, np.float32), NOISE[:0]], ids=["noise", "zeros", "none"])
 def test_what_has_no_sound_is_left_as_it_is(wave: np.ndarray) -> None:
     cut, start = trim_ends(wave, RATE)
     assert start == 0 and np.array_equal(cut, wave)
@@ -73,9 +69,7 @@ def test_a_click_at_the_beginning_is_cut() -> None:
 
 
 def test_quiet_spans_are_long_enough_and_reach_the_ends() -> None:
-    wave = np.concatenate((NOISE[:4800], TONE, NOISE[:1000], TONE, NOISE[:2400], TONE, NOISE[:4805])).astype(
-        np.float32
-    )
+    wave = np.concatenate((NOISE[:4800], TONE, NOISE[:1000], TONE, NOISE[:2400], TONE, NOISE[:4805])).astype(np.float32)
     spans = quiet_spans(wave, RATE)
     assert len(spans) == 3  # 42 ms are no pause
     assert spans[0] == (0, 4800) and spans[-1][1] == len(wave)

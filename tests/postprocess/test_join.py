@@ -38,9 +38,7 @@ def test_one_number_is_the_gap_of_every_joint():
 @pytest.mark.parametrize("lengths", [(100, 100), (100, 7, 100), (1, 1, 1), (30, 21, 4, 50), (2, 3)])
 @pytest.mark.parametrize("crossfade_ms", [1.0, 20.0, 60.0])
 def test_a_crossfade_keeps_a_constant(lengths, crossfade_ms):
-    joined, spans = join(
-        [np.full(length, 0.7) for length in lengths], RATE, Spacing(crossfade_ms=crossfade_ms)
-    )
+    joined, spans = join([np.full(length, 0.7) for length in lengths], RATE, Spacing(crossfade_ms=crossfade_ms))
     np.testing.assert_allclose(joined, 0.7, rtol=1e-12)
     assert joined.size == spans[-1][1]
     assert [end - start for start, end in spans] == list(lengths)

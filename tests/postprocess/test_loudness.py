@@ -70,9 +70,7 @@ def test_loudness_is_as_the_standard_says():
 def test_the_loudness_lands_on_its_level_where_quiet_parts_cross_the_gate(lufs, level, quiet_db):
     """One gain by the loudness before misses some of these by 0.7 LU."""
     samples = 6 * RATE
-    fading = (
-        level * np.random.default_rng(0).normal(size=samples) * 10 ** np.linspace(0, quiet_db / 20, samples)
-    )
+    fading = level * np.random.default_rng(0).normal(size=samples) * 10 ** np.linspace(0, quiet_db / 20, samples)
     result = normalize_loudness(fading.astype(np.float32), RATE, Loudness(lufs=lufs, ceiling_db=0.0))
     assert np.abs(result).max() < 0.999  # the ceiling has no part in this
     assert lufs_of(result) == pytest.approx(lufs, abs=0.05)

@@ -124,9 +124,7 @@ def telling(headed: Path, long_words) -> Iterator[Client]:
 def listening(app: Any, **more: Any) -> Iterator[str]:
     """Serve an application on loopback, with more of uvicorn's options; yield its address."""
     # Without its lifespan: that would close the speaker, which other tests use.
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="off", **more
-    )
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="off", **more)
     server = uvicorn.Server(config)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))

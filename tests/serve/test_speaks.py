@@ -94,9 +94,7 @@ class Way:
         return 1 if self.devices == 1 else 2 * self.devices
 
     def fill(self, speaks: Any) -> list[Speech]:
-        return [
-            speaks.speak(self.line(ENDLESS, seed), self.options(100), UNHEARD) for seed in range(self.places)
-        ]
+        return [speaks.speak(self.line(ENDLESS, seed), self.options(100), UNHEARD) for seed in range(self.places)]
 
 
 def local(*models: Model) -> Way:
@@ -346,9 +344,7 @@ def test_a_line_that_fails_ends_alone_with_its_own_error(way: Way, broken_prompt
             with pytest.raises(ValueError, match="nobody"):
                 refuses(unknown, way.options())
         assert way.made() == before
-        broken, other = (
-            speaks.speak(way.line(text), way.options()) for text in ("It is broken.", "It is whole.")
-        )
+        broken, other = (speaks.speak(way.line(text), way.options()) for text in ("It is broken.", "It is whole."))
         with pytest.raises((ValueError, ConnectionError), match=way.broken):
             broken.result()
         assert broken.outcome.error and other.result().report.frames == other.progress.done > 0
@@ -367,9 +363,7 @@ def test_a_text_may_come_in_parts_where_it_is_spoken_here(way: Way) -> None:
     assert late.report.pieces == 2 and late.report.text == "".join(parts)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "takes", "better"), [(1, 2, 1), pytest.param(3, 3, 0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("wrong", "takes", "better"), [(1, 2, 1), pytest.param(3, 3, 0, marks=pytest.mark.slow)])
 def test_a_piece_that_went_wrong_is_spoken_again_and_the_better_take_stays(
     way: Way, monkeypatch, wrong: int, takes: int, better: int
 ) -> None:
@@ -398,9 +392,7 @@ def test_lines_are_kept_across_restarts(way: Way, tmp_path) -> None:
         assert keys == [speaks.key(line, way.options()) for line in lines] and len(set(keys)) == 3
         assert way.made() == before and all(one.report.from_before for one in again)
         assert [one.waveform.tobytes() for one in again] == [one.waveform.tobytes() for one in first]
-        assert [one.report for one in again] == [
-            replace(one.report, device="", from_before=True) for one in first
-        ]
+        assert [one.report for one in again] == [replace(one.report, device="", from_before=True) for one in first]
         changed = speak_lines(speaks, [*lines[:2], replace(lines[2], seed=9)], way.options(), once)
     assert [one.report.from_before for one in changed] == [True, True, False] and way.made() > before
 
@@ -487,8 +479,7 @@ def test_a_reader_that_takes_nothing_has_a_bounded_part_and_holds_up_no_other(ou
     monkeypatch.setattr(pieces, "longest_frames", lambda _: of_piece)
     with ours.open(1) as speaks:
         slow = [
-            speaks.speak(ours.line(text, seed), ours.options(100, split_chars=60))
-            for seed in range(1 + ours.places)
+            speaks.speak(ours.line(text, seed), ours.options(100, split_chars=60)) for seed in range(1 + ours.places)
         ]
         assert speaks.speak(ours.line(), ours.options(), UNHEARD).result().report.frames
         for one in slow:
@@ -519,7 +510,5 @@ def test_the_report_names_the_settings(way: Way) -> None:
         said = speaks.describe(spoken, way.options(), 1.0)
     assert all(words in said for words in ("Ann", *way.says))
     assert (
-        speaks.name
-        and speaks.rate == spoken[0].sample_rate == 24000
-        and "english" in map(str.lower, speaks.languages)
+        speaks.name and speaks.rate == spoken[0].sample_rate == 24000 and "english" in map(str.lower, speaks.languages)
     )

@@ -72,9 +72,7 @@ def test_links_connect_matching_socket_types_and_sockets_list_their_links(path: 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=names(WORKFLOWS))
 def test_a_note_says_what_to_do_and_which_checkpoint_is_used(path: Path) -> None:
     workflow = read(path)
-    notes = "\n".join(
-        node["widgets_values"][0] for node in workflow["nodes"] if node["type"] == "MarkdownNote"
-    )
+    notes = "\n".join(node["widgets_values"][0] for node in workflow["nodes"] if node["type"] == "MarkdownNote")
     assert f"# {title(path)}\n" in notes and "**Run**" in notes
     checkpoints = values(path, "MorphTTSLoadModel")
     assert checkpoints and all(f"`{checkpoint}`" in notes for checkpoint in checkpoints)

@@ -62,9 +62,7 @@ class Pair:
     @property
     def alike(self) -> list[tuple[Path | str, Path | str]]:
         """Recordings of both sides that have one name: the same text."""
-        return [
-            (self.toward[name], self.away[name]) for name in sorted(self.toward.keys() & self.away.keys())
-        ]
+        return [(self.toward[name], self.away[name]) for name in sorted(self.toward.keys() & self.away.keys())]
 
 
 def pair_of(toward: str, away: str) -> Pair:
@@ -96,8 +94,7 @@ def read_pairs(folder: Path) -> list[Pair]:
     pairs = []
     for place in sorted(one for one in folder.iterdir() if one.is_dir()):
         sides = [
-            {one.stem: one for one in sorted((place / side).glob("*")) if one.suffix in SUFFIXES}
-            for side in SIDES
+            {one.stem: one for one in sorted((place / side).glob("*")) if one.suffix in SUFFIXES} for side in SIDES
         ]
         if not all(sides):
             raise ValueError(f"{place} has no recordings in toward or in away: add wav or flac files to both")
@@ -128,9 +125,7 @@ def judge_all(synthesizer: Synthesizer, voice: Voice, texts: Sequence[str], judg
     for spoken, text in zip(speak(synthesizer, voice, texts), texts, strict=True):
         audio = librosa.resample(spoken.waveform, orig_sr=spoken.sample_rate, target_sr=JUDGE_RATE)
         comparison, embedding = judges.recogniser.judge(audio, text), judges.encoder.embed(audio)
-        judged.append(
-            Judged(measure(spoken.waveform, spoken.sample_rate), embedding, comparison, spoken.report.ended)
-        )
+        judged.append(Judged(measure(spoken.waveform, spoken.sample_rate), embedding, comparison, spoken.report.ended))
     return judged
 
 
@@ -165,9 +160,7 @@ def figures_of(shifted: Sequence[Sequence[Judged]], plain: Sequence[Sequence[Jud
 
 def pair_figures(pair: Pair) -> dict[str, Figure]:
     """Return how the recordings of a pair differ, where both sides have one of the same name (the same text)."""
-    return differences(
-        [measure(*soundfile.read(path, dtype="float32")) for path in paths] for paths in pair.alike
-    )
+    return differences([measure(*soundfile.read(path, dtype="float32")) for path in paths] for paths in pair.alike)
 
 
 def differences(pairs: Iterable[Sequence[Sound]]) -> dict[str, Figure]:
@@ -181,9 +174,7 @@ def differences(pairs: Iterable[Sequence[Sound]]) -> dict[str, Figure]:
     }
 
 
-def row(
-    pair: str, strength: float | str, figures: Mapping[str, Figure], more: Mapping[str, Any]
-) -> dict[str, Any]:
+def row(pair: str, strength: float | str, figures: Mapping[str, Figure], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the results: each figure, and its interval."""
     values = {name: round(one.value, 3) for name, one in figures.items()}
     ends = {f"{name}_95": [round(one.low, 3), round(one.high, 3)] for name, one in figures.items()}
@@ -208,9 +199,7 @@ def measure_all(
     for pair in pairs:
         if pair.alike:
             yield row(pair.name, RECORDINGS, pair_figures(pair), {**more, "voices": [], "failed": 0})
-        ends = [
-            [voice_of(synthesizer.model, word) for word in side.values()] for side in (pair.toward, pair.away)
-        ]
+        ends = [[voice_of(synthesizer.model, word) for word in side.values()] for side in (pair.toward, pair.away)]
         for strength in asked.strengths:
             shift = Shift(ends[0], ends[1], strength)
             moved = [shift_voice(voice, shift, synthesizer.model) for voice in voices]
@@ -272,34 +261,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar=("TOWARD", "AWAY"),
         help="a pair of presets; several with a comma between",
     )
-    parser.add_argument(
-        "--of", nargs="+", default=["heart", "george"], help="voices: presets, or recordings to clone"
-    )
+    parser.add_argument("--of", nargs="+", default=["heart", "george"], help="voices: presets, or recordings to clone")
     parser.add_argument("--strengths", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     parser.add_argument("--lines", type=int, default=20, help="texts that each voice speaks")
     parser.add_argument("--checkpoint", type=Path, default=demo_voice(), help="a Base checkpoint")
     parser.add_argument("--whisper", type=Path, default=Path("artifacts/whisper-base"))
-    parser.add_argument(
-        "--ends", action="store_true", help="compare the two ends as voices, instead of shifts"
-    )
+    parser.add_argument("--ends", action="store_true", help="compare the two ends as voices, instead of shifts")
     parser.add_argument("--keep", action="store_true", help="write the rows to the results file")
     add_output(parser)
     asked = parser.parse_args(arguments)
     if not (asked.pairs or asked.presets):
         parser.error("give a folder with pairs, or --presets")
-    pairs = (read_pairs(asked.pairs) if asked.pairs else []) + (
-        [pair_of(*asked.presets)] if asked.presets else []
-    )
+    pairs = (read_pairs(asked.pairs) if asked.pairs else []) + ([pair_of(*asked.presets)] if asked.presets else [])
     torch.set_num_threads(1)
     synthesizer = Synthesizer.load(asked.checkpoint, LoadOptions("fp32"), torch.device("cpu"))
     model = synthesizer.model
     voices = [voice_of(model, word) for word in asked.of]
     path, rows = (asked.out or FOLDER) / RESULTS.name, []
-    measured = (
-        measure_ends(synthesizer, pairs, asked)
-        if asked.ends
-        else measure_all(synthesizer, pairs, voices, asked)
-    )
+    measured = measure_ends(synthesizer, pairs, asked) if asked.ends else measure_all(synthesizer, pairs, voices, asked)
     for one in measured:
         print(describe(one), flush=True)
         rows.append({**one, **asdict(Origin.of(asked.commit))})

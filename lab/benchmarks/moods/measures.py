@@ -34,9 +34,7 @@ class Sound:
 
 def measure(waveform: np.ndarray, rate: int) -> Sound:
     """Measure a recording, float ``[T]``; raise ValueError if nothing in it is voiced."""
-    wave = (
-        waveform if rate == SAMPLE_RATE else librosa.resample(waveform, orig_sr=rate, target_sr=SAMPLE_RATE)
-    )
+    wave = waveform if rate == SAMPLE_RATE else librosa.resample(waveform, orig_sr=rate, target_sr=SAMPLE_RATE)
     wave, _ = librosa.effects.trim(np.asarray(wave, np.float32), top_db=QUIET_DB)
     found = pitch_of(torch.from_numpy(wave)[None])
     lags = found.lags[found.voiced].numpy()

@@ -47,9 +47,7 @@ NEED_MODEL = {"codes", "wavs"}
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     doc, _, rest = (__doc__ or "").partition("\n")
-    made = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=rest
-    )
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=rest)
     add = made.add_argument
     add("--checkpoint", type=Path, help="a Qwen3-TTS folder; not needed for the steps judge and report")
     add("--out", type=Path, required=True, help="the run's folder; an interrupted run resumes")
@@ -121,9 +119,7 @@ def prepare(options: argparse.Namespace, folder: RunFolder) -> Speaker:
     return Speaker.prepare(synthesizer, tasks, cast.voices, options.language)
 
 
-def make(
-    speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], options: argparse.Namespace
-) -> None:
+def make(speaker: Speaker, folder: RunFolder, conditions: Sequence[Condition], options: argparse.Namespace) -> None:
     """Run the steps that need the model."""
     if "codes" in options.steps:
         for condition in conditions:

@@ -65,9 +65,7 @@ class Strategy:
 STRATEGIES = {
     one.name: one
     for one in (
-        Strategy(
-            "crossbar", "SEQ_GROUPS groups one after another, the rest by one GEMM with the stock heads"
-        ),
+        Strategy("crossbar", "SEQ_GROUPS groups one after another, the rest by one GEMM with the stock heads"),
         Strategy("trained", "the same with the checkpoint's trained tail instead of the stock heads", "auto"),
         Strategy(
             "tail-zeroed",
@@ -122,9 +120,7 @@ def select(names: Sequence[str], seq_groups: Sequence[int]) -> list[Condition]:
         wanted = [int(number)] if number else strategy.groups or seq_groups
         for groups in wanted:
             if strategy.groups and groups not in strategy.groups:
-                raise ValueError(
-                    f"strategy {word!r} supports only SEQ_GROUPS {strategy.groups}, not {groups}"
-                )
+                raise ValueError(f"strategy {word!r} supports only SEQ_GROUPS {strategy.groups}, not {groups}")
             condition = Condition(strategy, check_seq_groups(groups))
             chosen.setdefault(condition.key, condition)
     return list(chosen.values())

@@ -60,21 +60,14 @@ class Row:
     changes: dict[str, Figure | None]
 
 
-def read_rows(
-    folder: RunFolder, conditions: Sequence[Condition], exact: Condition, tasks: Sequence[Task]
-) -> list[Row]:
+def read_rows(folder: RunFolder, conditions: Sequence[Condition], exact: Condition, tasks: Sequence[Task]) -> list[Row]:
     """Return a row for each condition, in order."""
     known = Profiles(folder, exact, tasks)
     base = read_pairs(folder, exact, tasks, known)
-    return [
-        _read_row(folder, condition, read_pairs(folder, condition, tasks, known), base)
-        for condition in conditions
-    ]
+    return [_read_row(folder, condition, read_pairs(folder, condition, tasks, known), base) for condition in conditions]
 
 
-def _read_row(
-    folder: RunFolder, condition: Condition, pairs: dict[str, Pairs], base: dict[str, Pairs]
-) -> Row:
+def _read_row(folder: RunFolder, condition: Condition, pairs: dict[str, Pairs], base: dict[str, Pairs]) -> Row:
     figures = {metric.name: _figure(metric, pairs[metric.name]) for metric in METRICS}
     changes = {
         metric.name: None if condition.is_exact else _change(metric, pairs[metric.name], base[metric.name])
@@ -140,9 +133,7 @@ def _embedding(verdict: dict[str, Any] | None) -> np.ndarray | None:
     return None if values is None else np.array(values)
 
 
-def read_pairs(
-    folder: RunFolder, condition: Condition, tasks: Sequence[Task], known: Profiles
-) -> dict[str, Pairs]:
+def read_pairs(folder: RunFolder, condition: Condition, tasks: Sequence[Task], known: Profiles) -> dict[str, Pairs]:
     """Return every metric's (part, whole) of every line; None for a metric that is missing on any line."""
     codes = kept_lines(folder, CODES, condition.key, len(tasks))
     verdicts = kept_lines(folder, JUDGED, condition.key, len(tasks))

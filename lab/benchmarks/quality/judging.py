@@ -16,10 +16,7 @@ from .folder import JUDGED, REFERENCES, WAVS, RunFolder, read_json, write_json
 
 log = logging.getLogger("lab.benchmarks.quality")
 
-FIX = (
-    "pip install -r lab/judges/requirements.txt, then "
-    "pip install --no-deps -r lab/judges/requirements-no-deps.txt"
-)
+FIX = "pip install -r lab/judges/requirements.txt, then pip install --no-deps -r lab/judges/requirements-no-deps.txt"
 
 
 class Judge(Protocol):
@@ -76,9 +73,7 @@ def make_judges(whisper: Path, language: str) -> dict[str, Judge]:
         "opinion": OpinionJudge,
     }
     if language not in ("auto", "english"):
-        log.warning(
-            "words are not judged: the recogniser normalises English only, the lines are %s", language
-        )
+        log.warning("words are not judged: the recogniser normalises English only, the lines are %s", language)
         del makers["words"]
     judges: dict[str, Judge] = {}
     for name, make in makers.items():

@@ -63,9 +63,7 @@ def cast_recordings(model: Model, folder: Path) -> Cast:
     found = sorted(path for path in folder.iterdir() if path.is_dir() or path.suffix.lower() in SUFFIXES)
     voices, references = {}, {}
     for path in found:
-        files = (
-            [path] if path.is_file() else sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
-        )
+        files = [path] if path.is_file() else sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
         if not files:
             continue
         recordings = [read_recording(file) for file in files]
@@ -76,9 +74,7 @@ def cast_recordings(model: Model, folder: Path) -> Cast:
         references[name] = recordings[1:] or recordings
     if not voices:
         raise ValueError(f"{folder} contains no recordings ({', '.join(sorted(SUFFIXES))})")
-    return Cast(
-        voices, references, "cloned from their first recording; judged against the others where there are any"
-    )
+    return Cast(voices, references, "cloned from their first recording; judged against the others where there are any")
 
 
 def read_recording(file: Path) -> Recording:
@@ -98,7 +94,5 @@ def cast_own(model: Model) -> Cast:
     if model.type == "voice_design":
         return Cast({"designed": design_voice(model, DESCRIPTION)}, about=about)
     if not model.speakers:
-        raise ValueError(
-            f"{model.name} has no preset speakers: pass --voices, a folder of recordings to clone"
-        )
+        raise ValueError(f"{model.name} has no preset speakers: pass --voices, a folder of recordings to clone")
     return Cast({name: preset_voice(model, name) for name in model.speakers}, about=about)

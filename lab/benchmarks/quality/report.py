@@ -153,9 +153,7 @@ def _html_text(text: str) -> str:
     level = len(text) - len(text.lstrip("#"))
     if level:
         return f"<h{level}>{html.escape(text[level:])}</h{level}>"
-    lines = [
-        f"&bull; {line[2:]}" if line.startswith("- ") else line for line in html.escape(text).split("\n")
-    ]
+    lines = [f"&bull; {line[2:]}" if line.startswith("- ") else line for line in html.escape(text).split("\n")]
     marked = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", "<br>".join(lines))
     marked = re.sub(r"\*(.+?)\*", r"<i>\1</i>", marked)
     return f"<p>{marked}</p>"
@@ -184,9 +182,7 @@ def players(folder: RunFolder, about: RunInfo, rows: Sequence[Row]) -> str:
                 data = base64.b64encode(sound.getvalue()).decode()
                 player = f'<audio controls preload=none src="data:audio/flac;base64,{data}"></audio>'
                 cells.append(f"<tr><td>{html.escape(row.condition.key)}</td><td>{player}</td></tr>")
-        shown.append(
-            f"<p>{html.escape(task.voice)}: {html.escape(task.text)}</p><table>{''.join(cells)}</table>"
-        )
+        shown.append(f"<p>{html.escape(task.voice)}: {html.escape(task.text)}</p><table>{''.join(cells)}</table>")
     return "".join(shown)
 
 

@@ -116,9 +116,7 @@ def attend_batch(
     mean = total * value.to(tl.float32)
     if LOOPS:
         # The interpreter needs a Python number as the loop's end.
-        for first in tl.range(
-            0, start.handle.data.item() if INTERPRETED else start, WARPS * POSITIONS, num_stages=1
-        ):
+        for first in tl.range(0, start.handle.data.item() if INTERPRETED else start, WARPS * POSITIONS, num_stages=1):
             next_keys, next_values = tl.zeros_like(keys), tl.zeros_like(values)
             if first + WARPS * POSITIONS < start:
                 # In a branch, as otherwise the assembler moves these loads to the end of the loop. Positions are
@@ -126,9 +124,7 @@ def attend_batch(
                 ahead = tl.minimum(first + WARPS * POSITIONS + index, start - 1) * WIDTH + words
                 next_keys, next_values = tl.load(old_keys + ahead), tl.load(old_values + ahead)
             wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)
-            best, total, mean = _update(
-                queries, wide_keys, wide_values, first + index < start, best, total, mean
-            )
+            best, total, mean = _update(queries, wide_keys, wide_values, first + index < start, best, total, mean)
             keys, values = next_keys, next_values
     else:
         wide_keys, wide_values = _numbers(keys, dtype), _numbers(values, dtype)

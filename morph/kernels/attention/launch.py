@@ -75,9 +75,7 @@ def attend(plan: Plan, inputs: AttentionInputs, residual: Residual) -> torch.Ten
         if layout is not None:
             return _attend_long(plan, inputs, layout)
     values = Inputs(attend_lines(plan, inputs).view(rows, -1))
-    output = Projection(
-        inputs.layer.out, eps=inputs.stack.eps, residual=residual, next_norm=inputs.layer.post_norm
-    )
+    output = Projection(inputs.layer.out, eps=inputs.stack.eps, residual=residual, next_norm=inputs.layer.post_norm)
     project(plan, values, residual.values, output)
     return None
 

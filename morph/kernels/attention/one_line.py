@@ -142,9 +142,7 @@ def combine_o_proj(
     rows = output_rows(WARPS, ROWS)
     row_mask = rows < N
     # Before the wait: the program's weights.
-    tiles = load_tiles(
-        weight + split * (WIDTH // PACK), rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK
-    )
+    tiles = load_tiles(weight + split * (WIDTH // PACK), rows, row_mask, HEADS * D, WIDTH, WARPS, CHUNKS, CHUNK)
     row_scales = load_scales(scales, rows, row_mask)
     columns = split * WIDTH + tl.arange(0, WIDTH)
     wait_for_inputs(PDL)  # for attend_line
@@ -189,9 +187,7 @@ def attend_o_proj(
     rows = output_rows(WARPS, ROWS)
     row_mask = rows < N
     # Before the wait: the program's weights, the old keys and values, and the factors of RMSNorm and RoPE.
-    tiles = load_tiles(
-        weight + head * (GROUP * D // PACK), rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK
-    )
+    tiles = load_tiles(weight + head * (GROUP * D // PACK), rows, row_mask, HEADS * D, GROUP * D, WARPS, CHUNKS, CHUNK)
     row_scales = load_scales(scales, rows, row_mask)
     cache_keys += head * head_stride
     cache_values += head * head_stride
@@ -228,6 +224,4 @@ def attend_o_proj(
         weights = spread(weights, GROUP, D, BLOCK)
         mean, total = tl.reduce((weights * values.to(tl.float32), weights), 1, _add_pairs)
         partials = out + (head * T + step) * N
-        store_product(
-            mean / total, tiles, row_scales, rows, row_mask, partials, GROUP * D, CHUNKS, CHUNK, PACK
-        )
+        store_product(mean / total, tiles, row_scales, rows, row_mask, partials, GROUP * D, CHUNKS, CHUNK, PACK)

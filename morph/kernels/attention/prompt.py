@@ -35,9 +35,9 @@ def attend_prompt(
     position = first + index // GROUP
     heads = head * GROUP + index % GROUP
     wait_for_inputs(PDL)
-    queries = rotated(
-        qkv + position * QKV + heads * D, position < LENGTH, gains, eps, cos, sin, position, D
-    ) * (D**-0.5)
+    queries = rotated(qkv + position * QKV + heads * D, position < LENGTH, gains, eps, cos, sin, position, D) * (
+        D**-0.5
+    )
     best = tl.full((BLOCK * GROUP,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK * GROUP,), tl.float32)
     mean = tl.zeros((BLOCK * GROUP, D), tl.float32)

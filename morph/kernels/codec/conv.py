@@ -150,9 +150,7 @@ def _split_taps(taps_ptr, channels, CHANNELS: tl.constexpr, LAST: tl.constexpr, 
     # and the sum is right to 16 bits in bf16.
     part = tl.arange(0, 2 * MOST_TAPS)
     tap = part % MOST_TAPS
-    weight = tl.load(
-        taps_ptr + tap[None, :] * CHANNELS + channels[:, None], mask=(tap < LAST)[None, :], other=0.0
-    )
+    weight = tl.load(taps_ptr + tap[None, :] * CHANNELS + channels[:, None], mask=(tap < LAST)[None, :], other=0.0)
     rounded = weight.to(dtype)
     return tl.where((part < MOST_TAPS)[None, :], rounded, (weight - rounded.to(tl.float32)).to(dtype))
 
@@ -217,9 +215,7 @@ def convolve(
     """Return a unit's convolution of ``[T, C]`` after its second SnakeBeta; see ``residual_unit``."""
     length, channels = active.shape
     if channels % tile.columns or channels % tile.step:
-        raise ValueError(
-            f"{channels} channels: no multiple of {tile.columns} columns and {tile.step} per step"
-        )
+        raise ValueError(f"{channels} channels: no multiple of {tile.columns} columns and {tile.step} per step")
     out = torch.empty_like(active)
     launch(
         _convolve, (triton.cdiv(length, tile.rows) * (channels // tile.columns),), active, unit.conv,
@@ -269,9 +265,7 @@ def residual_unit(
     return out
 
 
-def _describe(
-    active: torch.Tensor, conv: torch.Tensor, split: tuple[int, int], tile: ConvTile
-) -> tuple[Any, Any, Any]:
+def _describe(active: torch.Tensor, conv: torch.Tensor, split: tuple[int, int], tile: ConvTile) -> tuple[Any, Any, Any]:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     weights = conv.flatten(1)
@@ -287,9 +281,7 @@ def sum_taps(products: torch.Tensor, bias: torch.Tensor, taps: int, launch: Laun
     return out
 
 
-def last_conv(
-    active: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, launch: Launch = run
-) -> torch.Tensor:
+def last_conv(active: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, launch: Launch = run) -> torch.Tensor:
     """Convert ``[T, C]`` to float32 samples ``[T]``, clipped to -1..1; ``weight`` is float32 ``[taps, C]``."""
     length, channels = active.shape
     columns = triton.next_power_of_2(channels)

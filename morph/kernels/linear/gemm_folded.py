@@ -78,9 +78,7 @@ def gemm_folded(
     COPY: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_K, BLOCK_K // 8], [num_warps(), 1], [1, 0])
     SIZE: gl.constexpr = 4 if BLOCK_N > 64 else 2  # outputs per thread
     THREADS: gl.constexpr = [32 * SIZE // BLOCK_N, BLOCK_N // SIZE]
-    PAIRS: gl.constexpr = gl.BlockedLayout(
-        [1, 2 * SIZE if GATED else SIZE], THREADS, [num_warps(), 1], [1, 0]
-    )
+    PAIRS: gl.constexpr = gl.BlockedLayout([1, 2 * SIZE if GATED else SIZE], THREADS, [num_warps(), 1], [1, 0])
     # Half of PAIRS when GATED.
     OUT: gl.constexpr = gl.BlockedLayout([1, SIZE], THREADS, [num_warps(), 1], [1, 0])
     TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, BLOCK_K], DTYPE)

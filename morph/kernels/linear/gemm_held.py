@@ -38,15 +38,11 @@ def start_dependents(PDL: gl.constexpr):
 @gluon.jit
 def await_inputs(PDL: gl.constexpr):
     if PDL:
-        gl.inline_asm_elementwise(
-            "griddepcontrol.wait; // dummy $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
-        )
+        gl.inline_asm_elementwise("griddepcontrol.wait; // dummy $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
 
 
 @gluon.jit
-def copy_rows(
-    target, x, rows, start, K: gl.constexpr, END: gl.constexpr, BLOCK_K: gl.constexpr, COPY: gl.constexpr
-):
+def copy_rows(target, x, rows, start, K: gl.constexpr, END: gl.constexpr, BLOCK_K: gl.constexpr, COPY: gl.constexpr):
     """Start copying columns ``start ..``, up to END, of some rows of x ``[.., K]``: ``[len(rows), BLOCK_K]``."""
     columns = start + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, COPY))
     pointers = x + rows[:, None].to(gl.int64) * K + columns[None, :]

@@ -119,9 +119,7 @@ def _epilogue(plan: Plan, out: torch.Tensor, projection: Projection) -> Argument
     return epilogue
 
 
-def _launch_tile(
-    plan: Plan, tile: GemmTile, product: Arguments, epilogue: Arguments, only: Arguments
-) -> None:
+def _launch_tile(plan: Plan, tile: GemmTile, product: Arguments, epilogue: Arguments, only: Arguments) -> None:
     grid = (-(-product["N"] // tile.block_n), -(-product["M"] // tile.block_m), tile.split_k)
     arguments = product | epilogue
     arguments |= {"BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "BLOCK_K": tile.block_k}

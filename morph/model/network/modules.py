@@ -21,9 +21,7 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 class KeysAndValues(Protocol):
     """A cache that appends a layer's new keys and values and returns all."""
 
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer: int
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+    def update(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
 def embedding(rows: int, width: int) -> nn.Embedding:
@@ -56,9 +54,7 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
-    def project(
-        self, states: torch.Tensor, rotation: Rotation
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def project(self, states: torch.Tensor, rotation: Rotation) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return queries, keys and values ``[B, heads, T, head_dim]`` of ``[B, T, H]``."""
         shape = (*states.shape[:-1], -1, self.head_dim)
         queries = self.q_norm(self.q_proj(states).view(shape)).transpose(1, 2)
@@ -182,8 +178,7 @@ class CodePredictor(nn.Module):
         self.config = config
         self.model = PredictorDecoder(config, width)
         self.lm_head = nn.ModuleList(
-            nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-            for _ in range(config.num_code_groups - 1)
+            nn.Linear(config.hidden_size, config.vocab_size, bias=False) for _ in range(config.num_code_groups - 1)
         )
         same = config.hidden_size == width
         self.small_to_mtp_projection = nn.Identity() if same else nn.Linear(width, config.hidden_size)

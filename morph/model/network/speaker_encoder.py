@@ -78,8 +78,7 @@ class Pooling(nn.Module):
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         ones = states.new_ones(len(states), 1, states.shape[2])
         mean, deviation = (
-            one.unsqueeze(2).expand_as(states)
-            for one in statistics(states, ones / ones.sum(dim=2, keepdim=True))
+            one.unsqueeze(2).expand_as(states) for one in statistics(states, ones / ones.sum(dim=2, keepdim=True))
         )
         scores = self.conv(torch.tanh(self.tdnn(torch.cat((states, mean, deviation), dim=1))))
         return torch.cat(statistics(states, scores.softmax(dim=2)), dim=1).unsqueeze(2)
@@ -97,9 +96,7 @@ class SpeakerEncoder(nn.Module):
         self.bands: int = config.mel_dim
         channels, kernels, dilations = config.enc_channels, config.enc_kernel_sizes, config.enc_dilations
         if not len(channels) == len(kernels) == len(dilations):
-            raise ValueError(
-                "enc_channels, enc_kernel_sizes and enc_dilations in config.json differ in length"
-            )
+            raise ValueError("enc_channels, enc_kernel_sizes and enc_dilations in config.json differ in length")
         last = channels[-1]
         self.blocks = nn.ModuleList([TDNN(self.bands, channels[0], kernels[0], dilations[0])])
         self.blocks.extend(SERes2Block(config, index) for index in range(1, len(channels) - 1))
@@ -125,9 +122,7 @@ def log_mel(waveform: torch.Tensor, bands: int) -> torch.Tensor:
     """Return the log mel spectrogram ``[bands, T]`` of a waveform ``[samples]`` at 24 kHz."""
     around = (FFT - HOP) // 2
     padded = functional.pad(waveform[None], (around, around), mode="reflect")
-    spectrum = torch.stft(padded, FFT, HOP, window=torch.hann_window(FFT), center=False, return_complex=True)[
-        0
-    ]
+    spectrum = torch.stft(padded, FFT, HOP, window=torch.hann_window(FFT), center=False, return_complex=True)[0]
     power = spectrum.real.square() + spectrum.imag.square()
     return torch.log((torch.from_numpy(mel_filters(bands)) @ (power + 1e-9).sqrt()).clamp(min=FLOOR))
 

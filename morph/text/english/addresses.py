@@ -9,9 +9,7 @@ from .short_forms import DIRECTIONS
 from .words import in_pairs
 
 # example.org/about, https://example.org
-SITE = re.compile(
-    r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)"
-)
+SITE = re.compile(r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)")
 PORT = re.compile(
     r"(?<![\w.-])(localhost|(?:\d{1,3}\.){3}\d{1,3}|(?:[\w-]+\.)+[a-z]{2,10}):(\d{2,4})(?!\w)"
 )  # localhost:8080

@@ -32,25 +32,19 @@ SHORT_DATE = re.compile(rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9
 # 9/11/01
 EARLY_DATE = re.compile(r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])/0([1-9])(?![\w/-]|\.\d)")
 # 2/29: nobody writes such fractions
-SURE_DATE = re.compile(
-    r"(?<![\w.,/$-])(?<!\d )(1[0-2]|[1-9])/(1[3-47-9]|2[1-36-9]|31)(?![\w/-]|\.\d| of\b| ?=)"
-)
+SURE_DATE = re.compile(r"(?<![\w.,/$-])(?<!\d )(1[0-2]|[1-9])/(1[3-47-9]|2[1-36-9]|31)(?![\w/-]|\.\d| of\b| ?=)")
 A_DAY = r"(3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
 MONTH_DAYS = re.compile(rf"\b({'|'.join(MONTHS)}) {A_DAY} ?- ?{A_DAY}(?![\w:-])")  # June 5-7
 DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?[-/] ?{A_DAY} ({'|'.join(MONTHS)})\b")  # 5-7 June
 ISO_DATE = re.compile(r"(?<![\w.,/-])((?:19|20)\d\d)-(1[0-2]|0[1-9])-(3[01]|[12]\d|0[1-9])(?![\w/-])")
-MONTH_OF_DAY = re.compile(
-    rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)"
-)
+MONTH_OF_DAY = re.compile(rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)")
 # Times: 7-9 pm, 9:00-17:00; office hours, which cross noon: a 9-5 job
 HALF_DAY = r" ?[ap]\.?m\b\.?"
 TIME = rf"\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})"
 TIME_SPAN = re.compile(
     rf"(?i)(?<![\w:.,/$-])(\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})?) ?- ?(?={TIME}|\d{{1,2}}:\d\d(?![:\d]))"
 )
-OFFICE_HOURS = re.compile(
-    r"(?i)\b((?:from|open|work|works|worked|working|a|hours) )(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)"
-)
+OFFICE_HOURS = re.compile(r"(?i)\b((?:from|open|work|works|worked|working|a|hours) )(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)")
 # at 10.30, the 10.30 train; not at 1.25 percent
 EUROPEAN_TIME = re.compile(
     r"\b((?i:at|until|till) )([01]?\d|2[0-3])\.([0-5]\d)(?![\d%]|[.,:]\d| ?(?:%|[a-zA-Z\u00b0]{1,3}\b(?<!am)(?<!pm)"
@@ -119,9 +113,7 @@ def _army_time(match: re.Match[str]) -> str:
 def _short_duration(match: re.Match[str]) -> str:
     numbers = zip(match.groups(), 2 * ("hour", "minute", "second"), strict=False)
     return " ".join(
-        f"{int(number)} {unit}{'' if int(number) == 1 else 's'}"
-        for number, unit in numbers
-        if int(number or 0)
+        f"{int(number)} {unit}{'' if int(number) == 1 else 's'}" for number, unit in numbers if int(number or 0)
     )
 
 

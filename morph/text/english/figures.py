@@ -43,9 +43,7 @@ THOUSANDS_HYPHEN = re.compile(
 )
 # Flights and models by letters: BA117, KC-135, MH370; planes with two numbers: 737-800, A350-1000.
 CODE = re.compile(r"(?<![\w.,/-])([A-Z]{2,3})-?([1-9]\d{2,3})(?![\w-]|[.,/:]\d)")
-NO_CODES = frozenset(
-    ("ISO", "SHA", "AES", "AD", "BC", "CE", "AM", "PM", "RFC", "IEC", "DIN", "NO", "RS", *CODES)
-)
+NO_CODES = frozenset(("ISO", "SHA", "AES", "AD", "BC", "CE", "AM", "PM", "RFC", "IEC", "DIN", "NO", "RS", *CODES))
 JUMBO = re.compile(
     r"\b((?:[Aa]|[Tt]he|[Aa]nother|[a-z]+'s|[Tt]wo|[Tt]hree|[Ff]our|[Ff]ive|new|old) )(7[0-8]7)(s?)"
     r"(?![-.,/]\d|-[a-z]| (?!(?:is|was|has)\b)(?:[a-z]+s|people)\b)(?!\w)"
@@ -59,9 +57,7 @@ PLURALS = re.compile(
 HUNDREDS = table("figures.hundreds")
 # 35 000 feet
 SPACED_THOUSANDS = re.compile(r"(?<![\w.,$/+-])(?<!\d )([1-9]\d{0,2}(?: 000){1,3})(?! ?\d|[.,]\d|\w)")
-NOT_FOUND = re.compile(
-    r"\b((?i:error|code|code is|an?|the|http) )?404\b(?(1)(?!-|[.,]\d| [a-z]+s\b)|(?= errors?\b))"
-)
+NOT_FOUND = re.compile(r"\b((?i:error|code|code is|an?|the|http) )?404\b(?(1)(?!-|[.,]\d| [a-z]+s\b)|(?= errors?\b))")
 # Flight 370, Room 101: said as years are.
 NAMED_NUMBER = re.compile(
     r"\b((?:Boeing|Airbus|Porsche|RTX|GTX|Ryzen \d|[Ff]light|[Hh]ighway|Interstate|[Rr]oute|Area|Levi's|"
@@ -119,9 +115,7 @@ def _formula(match: re.Match[str]) -> str:
 
 
 def _retirement(match: re.Match[str]) -> str:
-    return " ".join(
-        [in_pairs(match[1]), spell(match[2].upper()), *([DIGITS[int(match[3])]] if match[3] else [])]
-    )
+    return " ".join([in_pairs(match[1]), spell(match[2].upper()), *([DIGITS[int(match[3])]] if match[3] else [])])
 
 
 RULES: tuple[Rule, ...] = (
@@ -157,9 +151,7 @@ PHONE = re.compile(
     r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|[2-9]\d{2}-)"
     r"\d{4}(?!\.?[\w-])"
 )
-TOLL_FREE = re.compile(
-    r"(?<![\w.,$\u00a3\u20ac-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])"
-)
+TOLL_FREE = re.compile(r"(?<![\w.,$\u00a3\u20ac-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])")
 # Three digits that are dialed one by one: call 112 or 999
 OR = r"(?:(?:, (?:or |and )?| or | and |/){}(?![\w%]))*"
 CALLED = re.compile(

@@ -82,12 +82,7 @@ def lower_capitals(sentence: str) -> str:
     words = [word for word in WORD.findall(sentence) if len(word) > 1]
     shouted = [word for word in words if word.isupper()]
     common = len(shouted) == len(words) or not _common(shouted).isdisjoint(SHORT_WORDS)
-    loud = (
-        common
-        and len(shouted) > 1
-        and 2 * len(shouted) > len(words)
-        and max(map(len, shouted)) >= SHORTEST_SHOUT
-    )
+    loud = common and len(shouted) > 1 and 2 * len(shouted) > len(words) and max(map(len, shouted)) >= SHORTEST_SHOUT
     if not loud:
         sentence = SHOUT.sub(_say_shout, sentence)
     return CAPITALS.sub(lambda match: _say_capitals(match, loud), sentence)

@@ -18,9 +18,7 @@ BETWEEN = re.compile(
     r"\b([Bb]etween|[Ff]rom) ([$\u00a3\u20ac])(\d{1,3}(?:\.\d)?) (and|to) "
     r"(?=\2\d{1,3}(?:\.\d)? (?:million|billion|trillion)\b)"
 )
-SUFFIX_RANGE = re.compile(
-    rf"(?<![A-Za-z])([$\u00a3\u20ac])({AMOUNT}) ?({SUFFIX})-\1?({AMOUNT}) ?({SUFFIX})(?![\w'])"
-)
+SUFFIX_RANGE = re.compile(rf"(?<![A-Za-z])([$\u00a3\u20ac])({AMOUNT}) ?({SUFFIX})-\1?({AMOUNT}) ?({SUFFIX})(?![\w'])")
 MONEY = re.compile(r"([$\u00a3\u20ac]\d[\d,.]*) ?(k|K|m|M|mn|bn|B|tn|mln|bln|trn)(?![\w'])")
 # Dollars of a country, and signs that the library leaves.
 DOLLARS = {country: (f"{name} dollar", f"{name} dollars") for country, name in table("money.dollars").items()}
@@ -66,9 +64,7 @@ def _in_currency(match: re.Match[str]) -> str:
 
 
 def _adjective(match: re.Match[str]) -> str:
-    before, sign, amount, cents, suffix, word = (
-        match.groups() if match.re is ADJECTIVE else ("", *match.groups())
-    )
+    before, sign, amount, cents, suffix, word = match.groups() if match.re is ADJECTIVE else ("", *match.groups())
     main, small = NAMES[sign]
     said = f"{before}{_scaled(amount, suffix, word)} {main}".replace("-", " ")
     said += f" {cents} {small}" if cents and int(cents) else ""

@@ -31,17 +31,13 @@ RANGE = re.compile(
 UNIT_RANGE = re.compile(
     r"(?<=\d)( ?(?:%|\u00b0[CF]?|kg|km|cm|mm|m|g|ft|lbs?|oz|L|l|ml|GB|MB|mph|st|nd|rd|th)) ?- ?(?=\d)"
 )
-SETS = re.compile(
-    r"(?<![\w.,:/+-])\d{1,2}-\d{1,2}(?:(?:, | and |, and )\d{1,2}-\d{1,2}){1,6}(?![\w/-]|[.,]\d)"
-)
+SETS = re.compile(r"(?<![\w.,:/+-])\d{1,2}-\d{1,2}(?:(?:, | and |, and )\d{1,2}-\d{1,2}){1,6}(?![\w/-]|[.,]\d)")
 NUMBER_ROW = re.compile(r"(?<![\w.,:/+-])\d{1,2}(?:-\d{1,2}){2,4}(?![\w/-]|[.,]\d)")  # 4-4-2
 ASPECTS = frozenset(("16:9", "4:3", "21:9", "16:10", "32:9"))
 RATIO_WORDS = re.compile(r"(?i)\b(?:ratios?|scale|odds|mix|mixed|diluted|proportions?|outnumbered)\b")
 TIME_WORDS = re.compile(r"(?i) ?(?:[ap]\.?m\b|o'clock)")
 BOOKS = alternatives_of("relations.books")
-NUMBERED_BOOK = re.compile(
-    r"\b([123]) (?=(?:Corinthians|Samuel|Kings|Chronicles|Thessalonians|Timothy|Peter|John) \d)"
-)
+NUMBERED_BOOK = re.compile(r"\b([123]) (?=(?:Corinthians|Samuel|Kings|Chronicles|Thessalonians|Timothy|Peter|John) \d)")
 SHORT_BOOKS = table("relations.short_books")
 SHORT_BOOK = re.compile(rf"\b({alternatives(SHORT_BOOKS)})\.? (?=\d{{1,3}}:\d)")
 

@@ -37,9 +37,7 @@ TITLE = re.compile(rf"\b(?:({alternatives(TITLES)})\. |(Mr|Mrs|Ms|Dr|Prof|Mt|Sgt
 STREETS = table("short_forms.streets")
 # Behind a name: Main St., 5th Ave, 12 Oak Tree Rd. Apt. 4; St. Paul and Dr. Lee have another word in front, or none.
 BEHIND_STREET = r"(?= ?(?:[a-z\d,;:)\"']|[NSEW]\b|(?:Apt|Suite|Ste|Unit|and|near)\b|\Z))"
-ADDRESS = re.compile(
-    rf"\b(\d+[A-Z]? (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?"
-)
+ADDRESS = re.compile(rf"\b(\d+[A-Z]? (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}})({alternatives(STREETS)})\b\.?")
 DIRECTIONS = table("short_forms.directions")
 DIRECTION = re.compile(
     rf"\b({'|'.join(DIRECTIONS)})\b\.? (?=(?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th) ){{1,3}}"

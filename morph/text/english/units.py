@@ -35,9 +35,7 @@ UNIT = re.compile(
     r"(?:\.(?=[ ]?[a-z,;:)\d]|-|\s*\Z))?"
 )
 # 12V, 2L
-JOINED_UNIT = re.compile(
-    r"(?<![A-Za-z\d.])(\d+\.\d+|\d{2,4})(?=[VW](?![\w'/-]))|(?<![\w.])(\d)(?=L(?![\w'/-]))"
-)
+JOINED_UNIT = re.compile(r"(?<![A-Za-z\d.])(\d+\.\d+|\d{2,4})(?=[VW](?![\w'/-]))|(?<![\w.])(\d)(?=L(?![\w'/-]))")
 FEET_INCHES = re.compile(
     r"(?<![\w.,])(\d{1,2}) ?(?:ft|feet|foot)\.?,? (\d{1,2}(?:\.\d)?) ?(?:in|inch|inches)\b(?:\.(?= ?[a-z,;]))?"
 )
@@ -93,9 +91,7 @@ def _is_single(match: re.Match[str]) -> bool:
     number = NUMBER_BEFORE.search(text_before(match, LONGEST_NUMBER))
     if number is None:
         return False
-    fraction = (
-        "/" in number[2] and not match.string[: match.start() - len(number[2])].rstrip()[-1:].isdecimal()
-    )
+    fraction = "/" in number[2] and not match.string[: match.start() - len(number[2])].rstrip()[-1:].isdecimal()
     describes = number[1] is not None and NOUN.match(match.string, match.end()) is not None
     return number[2] == "1" or fraction or describes
 

@@ -65,9 +65,7 @@ def without_sounds(text: str) -> str:
 
 def with_sounds(text: str) -> str:
     """Return a caption whose sounds can be read: brackets become parentheses, which are no tags of scripts."""
-    text = BRACKETS.sub(
-        lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else f"({match[0][1:-1]})", text
-    )
+    text = BRACKETS.sub(lambda match: match[0] if KNOWN_TAG.fullmatch(match[0]) else f"({match[0][1:-1]})", text)
     return re.sub(f"[{NOTE}]", "", text)
 
 

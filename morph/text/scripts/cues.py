@@ -21,9 +21,7 @@ TIMES = rf"[ \t]*({STAMP})[^\w<\n]{{1,9}}?({STAMP})(?:[ \t]+\w+:.*)?[ \t]*$"
 # The times of a cue, with the number before them; in WebVTT any line between a blank one and the times is its name.
 SRT_HEAD = re.compile(rf"^(?:[ \t]*\d+[ \t]*\n\s*)?{TIMES}", re.MULTILINE)
 VTT_HEAD = re.compile(rf"^(?:(?<=\n\n).+\n)?{TIMES}", re.MULTILINE)
-VTT_COMMENT = re.compile(
-    rf"(?<=\n\n)(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)$(?:\n(?!{TIMES}).+)*", re.MULTILINE
-)
+VTT_COMMENT = re.compile(rf"(?<=\n\n)(?:NOTE(?:[ \t].*)?|STYLE[ \t]*|REGION[ \t]*)$(?:\n(?!{TIMES}).+)*", re.MULTILINE)
 BLANK = re.compile(r"^[ \t]+$", re.MULTILINE)
 VOICE = re.compile(r"(?:^[-\u2010-\u2014][ \t]*)?<v(?:\.[^\s<>|]*)?\s+([^<>|\s][^<>|]*)>", re.MULTILINE)
 # Also a word's time, but neither <shown|read> nor "a < b".
@@ -64,9 +62,7 @@ def write_cues(cues: Sequence[Cue], format: str) -> str:
         return ASS_HEAD + "".join(map(_dialogue, cues))
     if format == "vtt":
         return "\n".join(["WEBVTT\n", *map(_vtt_cue, cues)])
-    return "\n".join(
-        f"{number}\n{_times(cue, ',')}\n{_srt_text(cue)}\n" for number, cue in enumerate(cues, start=1)
-    )
+    return "\n".join(f"{number}\n{_times(cue, ',')}\n{_srt_text(cue)}\n" for number, cue in enumerate(cues, start=1))
 
 
 def timestamp(ms: int, point: str = ",") -> str:

@@ -324,9 +324,7 @@ READERS: dict[str, Callable[[str], float]] = {
 def _look_up(name: str, known: dict[str, str], where: str) -> str:
     key = name_key(name)
     if key not in known:
-        raise ScriptError(
-            f"{_quote(name)} is not in the {where}: choose from {', '.join(sorted(known.values()))}"
-        )
+        raise ScriptError(f"{_quote(name)} is not in the {where}: choose from {', '.join(sorted(known.values()))}")
     return known[key]
 
 
@@ -351,8 +349,7 @@ def report_faults(errors: Iterable[tuple[int, str]], what: str = "script") -> st
         numbers.setdefault(why, []).append(number)
     one = "caption" if what == "captions" else "line"
     shown = [
-        f"{one} {first}: {why}" + f" ({len(more)} more {one}s)" * bool(more)
-        for why, (first, *more) in numbers.items()
+        f"{one} {first}: {why}" + f" ({len(more)} more {one}s)" * bool(more) for why, (first, *more) in numbers.items()
     ]
     if len(shown) > MAX_REPORTED:
         shown[MAX_REPORTED:] = [f"and {len(shown) - MAX_REPORTED} more"]

@@ -100,9 +100,7 @@ def test_recordings_are_written_down_with_captions_and_words(server: ComfyServer
     graph = {
         "load": node("LoadAudio", audio=graphs.RECORDING),
         "silence": node("EmptyAudio", duration=2.0, sample_rate=24000, channels=2),
-        "write": node(
-            "MorphTTSTranscribe", audio=["load", 0], language="auto", recogniser="base", unit="sentence"
-        ),
+        "write": node("MorphTTSTranscribe", audio=["load", 0], language="auto", recogniser="base", unit="sentence"),
         "srt": node("PreviewAny", source=["write", 1]),
         "language": node("PreviewAny", source=["write", 2]),
         "captions": node(

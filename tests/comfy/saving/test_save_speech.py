@@ -87,9 +87,7 @@ def test_a_line_is_made_again_from_its_file(server: ComfyServer, base_dir: Path,
     assert np.array_equal(first, second)
     assert shown(again, "name") == "cloned voice"
     said = shown(again, "facts")
-    assert said.startswith(
-        "Größe: “yes”, he said.\nvoice cloned voice, seed 18446744073709551614, SEQ_GROUPS 3\n"
-    )
+    assert said.startswith("Größe: “yes”, he said.\nvoice cloned voice, seed 18446744073709551614, SEQ_GROUPS 3\n")
     assert "checkpoint Qwen3-TTS-12Hz-0.6B-Base" in said and "language english" in said
 
 
@@ -102,10 +100,7 @@ def test_a_tracks_file_gives_all_its_lines(server: ComfyServer) -> None:
     result = server.run(graph)
     assert result.ok, result.error
     said = shown(result, "facts")
-    assert (
-        said.startswith("ANNA: Good morning!\nvoice cloned voice, seed ")
-        and "\n\nANNA: Then let us walk" in said
-    )
+    assert said.startswith("ANNA: Good morning!\nvoice cloned voice, seed ") and "\n\nANNA: Then let us walk" in said
     assert "seed 7, SEQ_GROUPS 5" in said
 
 
@@ -115,9 +110,7 @@ def test_files_hold_the_workflow_as_comfyui_s_own_do(server: ComfyServer) -> Non
     tags = read_tags(saved(result)[0])
     assert json.loads(tags["workflow"]) == {"nodes": ["mine"]}
     prompt = json.loads(tags["prompt"])  # ComfyUI adds fingerprints to it
-    assert {key: one["inputs"] for key, one in prompt.items()} == {
-        key: one["inputs"] for key, one in graph.items()
-    }
+    assert {key: one["inputs"] for key, one in prompt.items()} == {key: one["inputs"] for key, one in graph.items()}
     assert tags["title"] == "Good morning!" and tags["artist"] == "ANNA"
 
 
@@ -234,9 +227,7 @@ def test_a_file_is_uploaded_by_the_button(page: ComfyPage, tmp_path: Path) -> No
     widgets = page.page.evaluate(ADD, ["MorphTTSSpeechFromFile", {}])
     assert widgets[:2] == ["file", "upload"]
     with page.page.expect_file_chooser() as chooser:
-        page.page.evaluate(
-            "() => window.app.graph.nodes[0].widgets.find((one) => one.name === 'upload').callback()"
-        )
+        page.page.evaluate("() => window.app.graph.nodes[0].widgets.find((one) => one.name === 'upload').callback()")
     with page.page.expect_response(lambda answer: "/upload/image" in answer.url):
         chooser.value.set_files(own)
     value = "() => window.app.graph.nodes[0].widgets.find((one) => one.name === 'file').value"

@@ -19,11 +19,7 @@ from tests.comfy.graphs import DEMO_VOICE, Graph, load_model, node, place_checkp
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer, Result
 
-MODEL = {
-    "model": node(
-        "MorphTTSLoadModel", checkpoint=DEMO_VOICE, precision="fp32", attention="sdpa", engine="eager"
-    )
-}
+MODEL = {"model": node("MorphTTSLoadModel", checkpoint=DEMO_VOICE, precision="fp32", attention="sdpa", engine="eager")}
 SAY = {"seq_groups": 5, "seed": 3, "language": "english"}
 SCRIPT = {**SAY, "batch_size": 3, "gap": 0.2, "model": ["model", 0]}
 
@@ -126,33 +122,23 @@ def test_the_default_checkpoint_fits_the_voice(server: ComfyServer, model_folder
     alone = server.run(sampled | {"speech": node("MorphTTSGenerateSpeech", **speech)})
     assert "1.7B-CustomVoice speaks" in report(alone, "speech"), "the best of those on this machine"
     emma = {"voice": node("MorphTTSPresetVoice", speaker="emma")}
-    result = server.run(
-        sampled | emma | {"speech": node("MorphTTSGenerateSpeech", voice=["voice", 0], **speech)}
-    )
+    result = server.run(sampled | emma | {"speech": node("MorphTTSGenerateSpeech", voice=["voice", 0], **speech)})
     assert "demo voice (in the pack) speaks" in report(result, "speech")
     base = {"model": load_model("0.6B-Base")}
-    result = server.run(
-        sampled | base | {"speech": node("MorphTTSGenerateSpeech", model=["model", 0], **speech)}
-    )
+    result = server.run(sampled | base | {"speech": node("MorphTTSGenerateSpeech", model=["model", 0], **speech)})
     assert "No voice is connected: recording austen speaks." in report(result, "speech")
     design = {"model": load_model("1.7B-VoiceDesign")}
-    result = server.run(
-        sampled | design | {"speech": node("MorphTTSGenerateSpeech", model=["model", 0], **speech)}
-    )
+    result = server.run(sampled | design | {"speech": node("MorphTTSGenerateSpeech", model=["model", 0], **speech)})
     assert "voice is not connected, and the model has no speakers" in result.error["exception_message"]
 
 
 def test_a_clone_speaks_without_a_recording_of_yours(server: ComfyServer) -> None:
     graph = {
         "clone": node("MorphTTSCloneVoice", model=["model", 0], mode="ICL"),
-        "speech": node(
-            "MorphTTSGenerateSpeech", text="Hello.", model=["model", 0], voice=["clone", 0], **SAY
-        ),
+        "speech": node("MorphTTSGenerateSpeech", text="Hello.", model=["model", 0], voice=["clone", 0], **SAY),
     }
     result = run(server, graph)
-    assert shown(result, "clone").startswith(
-        "ICL voice cloned\naudio is not connected: cloned the pack's own"
-    )
+    assert shown(result, "clone").startswith("ICL voice cloned\naudio is not connected: cloned the pack's own")
     assert len(clips(server, result, "speech")[0]) > 12000
 
 
@@ -168,9 +154,7 @@ def test_a_dialogue_finds_its_voices_by_name(server: ComfyServer) -> None:
 
 
 def test_captions_find_their_voices_by_name(server: ComfyServer) -> None:
-    captions = (
-        "1\n00:00:00,500 --> 00:00:03,500\nEMMA: Good day.\n\n2\n00:00:04,000 --> 00:00:07,000\nHEART: Hi.\n"
-    )
+    captions = "1\n00:00:00,500 --> 00:00:03,500\nEMMA: Good day.\n\n2\n00:00:04,000 --> 00:00:07,000\nHEART: Hi.\n"
     given = {key: value for key, value in SCRIPT.items() if key != "gap"}
     dub = node("MorphTTSDub", captions=captions, max_speed=1.25, overrun=0.5, **given)
     report = run(server, {"dub": dub}).outputs["dub"]["morph_clips_report"][0]
@@ -204,8 +188,6 @@ def test_search_finds_what_people_type(server: ComfyServer) -> None:
     info = server.object_info()
     if "search_aliases" not in info["MorphTTSGenerateSpeech"]:
         pytest.skip("not run: this ComfyUI has no aliases in its schemas (0.3.75)")
-    words = {
-        word for name, one in info.items() if name.startswith("MorphTTS") for word in one["search_aliases"]
-    }
+    words = {word for name, one in info.items() if name.startswith("MorphTTS") for word in one["search_aliases"]}
     typed = "transcribe, asr, loudness, lufs, silence, crossfade, emotion, mix voices, temperature, read text file"
     assert {*typed.split(", "), "voice library", "streaming"} <= words

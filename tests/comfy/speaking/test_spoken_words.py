@@ -79,11 +79,7 @@ def strangers(names: list[str], embeddings: list[np.ndarray]) -> list[str]:
 
     found = []
     for line, (name, embedding) in enumerate(zip(names, embeddings, strict=True)):
-        others = [
-            (who, one)
-            for index, (who, one) in enumerate(zip(names, embeddings, strict=True))
-            if index != line
-        ]
+        others = [(who, one) for index, (who, one) in enumerate(zip(names, embeddings, strict=True)) if index != line]
         profiles = {who: profile([one for name, one in others if name == who]) for who in set(names)}
         if (nearest := identify(embedding, profiles)) != name:
             found.append(f"line {line + 1}, of {name}, sounds like {nearest}")

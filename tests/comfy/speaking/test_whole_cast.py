@@ -146,9 +146,7 @@ def test_on_todays_page_inputs_grow_and_the_prompt_names_them_alike(
     page = new_page(todays_server, nodes_2=nodes_2)
     page.page.route("**/object_info", grow)
     page.page.reload()
-    page.page.wait_for_function(
-        "() => 'MorphTTSWholeCast' in (window.LiteGraph?.registered_node_types ?? {})"
-    )
+    page.page.wait_for_function("() => 'MorphTTSWholeCast' in (window.LiteGraph?.registered_node_types ?? {})")
     page.page.wait_for_function("() => window.app?.graph && window.app.extensionManager")
     page.load({"nodes": [], "links": [], "version": 0.4})
     made = page.page.evaluate(CONNECT, 10)

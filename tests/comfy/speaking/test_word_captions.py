@@ -52,14 +52,10 @@ def spoken(checkpoint: str = f"qwen-tts/{NAME}") -> Graph:
         "language": "auto",
     }
     return {
-        "model": node(
-            "MorphTTSLoadModel", checkpoint=checkpoint, precision="auto", attention="auto", engine="auto"
-        ),
+        "model": node("MorphTTSLoadModel", checkpoint=checkpoint, precision="auto", attention="auto", engine="auto"),
         "sampling": graphs.sampling(2.0),
         "voice": node("MorphTTSPresetVoice", model=["model", 0], speaker="ryan"),
-        "script": node(
-            "MorphTTSRenderScript", **given, script=SCRIPT, batch_size=2, gap=0.3, trim_silence=True
-        ),
+        "script": node("MorphTTSRenderScript", **given, script=SCRIPT, batch_size=2, gap=0.3, trim_silence=True),
         "dub": node(
             "MorphTTSDub",
             **given,
@@ -86,9 +82,7 @@ def test_the_words_of_a_script_a_dub_and_a_text_become_captions_in_their_sound(s
     said = json.loads(shown(result, "text"))
     words = said["words"]
     assert [(one["line"], one["word"]) for one in words] == [
-        (number, word)
-        for number, text in enumerate(LINES.values())
-        for word in text.replace("[pause 0.2]", "").split()
+        (number, word) for number, text in enumerate(LINES.values()) for word in text.replace("[pause 0.2]", "").split()
     ]
     times = [time for one in words for time in (one["start"], one["end"])]
     [track], [dub] = samples(result, "track"), samples(result, "dub track")
@@ -136,6 +130,4 @@ def test_anything_else_in_the_place_of_words_is_refused(server: ComfyServer) -> 
     graph = {"bad": captions("", 0, words="../../etc/passwd", name="heard")}
     result = server.run(graph)
     assert result.status == "execution_error"
-    assert "connect the words of Generate Speech, Render Script, Dub Captions or Transcribe" in str(
-        result.error
-    )
+    assert "connect the words of Generate Speech, Render Script, Dub Captions or Transcribe" in str(result.error)

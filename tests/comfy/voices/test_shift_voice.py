@@ -39,9 +39,7 @@ def test_a_mood_is_made_saved_and_spoken_with(server: ComfyServer, library: Path
     result = server.run(shifting())
     assert result.ok, result.error
     assert shown(result, "shift") == RECIPE
-    clara, ben, mood = (
-        load_voice(library / f"{name}.safetensors") for name in ("Clara", "Ben", "Clara (angry)")
-    )
+    clara, ben, mood = (load_voice(library / f"{name}.safetensors") for name in ("Clara", "Ben", "Clara (angry)"))
     first, second, made = (one.speaker_embedding.numpy() for one in (clara, ben, mood))
     assert np.allclose(made, first + 1.5 * (second - first), rtol=1e-5, atol=1e-5)
     assert (mood.kind, mood.name, mood.recipe) == ("x_vector", "Clara (angry)", RECIPE)

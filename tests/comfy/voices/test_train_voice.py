@@ -49,10 +49,7 @@ def test_a_voice_is_trained_spoken_with_and_found_in_the_lists(server: ComfyServ
     result = server.run(trained())
     assert result.ok, result.error
     report = shown(result, "report")
-    assert (
-        report.startswith("trained anna on 4 recordings (5 s)")
-        and "short: reference is 0.20 s long" in report
-    )
+    assert report.startswith("trained anna on 4 recordings (5 s)") and "short: reference is 0.20 s long" in report
     assert len(samples(result)[0]) and result.outputs["plot"]["images"]
     assert result.progress("train")[-1] == (3, 3) and result.previews
     assert [one["name"] for one in result.outputs["train"]["morph_clips"]] == ["after 3 updates"]
@@ -63,9 +60,7 @@ def test_a_voice_is_trained_spoken_with_and_found_in_the_lists(server: ComfyServ
     saved = (folder / "adapter_model.safetensors").read_bytes()
     loaded = trained()
     del loaded["train"], loaded["report"], loaded["plot"]
-    loaded["lora"] = node(
-        "MorphTTSLoadLora", model=["model", 0], adapter="qwen3-tts-loras/anna", strength=1.0
-    )
+    loaded["lora"] = node("MorphTTSLoadLora", model=["model", 0], adapter="qwen3-tts-loras/anna", strength=1.0)
     loaded["voice"] = node("MorphTTSLoadVoice", name="anna")
     loaded["speech"]["inputs"] |= {"model": ["lora", 0], "voice": ["voice", 0]}
     again = server.run(loaded)
@@ -85,9 +80,7 @@ def test_cancel_keeps_the_best_weights_so_far(server: ComfyServer, base_dir: Pat
     result = server.run(trained(name="ben", steps=2000), on_event=cancel)
     assert not result.ok
     folder = base_dir / "models" / "qwen3-tts-loras" / "ben"
-    assert {"adapter_config.json", "adapter_model.safetensors", "README.md"} <= {
-        one.name for one in folder.iterdir()
-    }
+    assert {"adapter_config.json", "adapter_model.safetensors", "README.md"} <= {one.name for one in folder.iterdir()}
     assert (base_dir / "models" / "qwen3-tts-voices" / "ben.safetensors").exists()
     next_run = server.run(trained(name="ben", steps=2000))
     assert next_run.ok and "It ended early: it was stopped." in shown(next_run, "report")

@@ -115,15 +115,11 @@ def test_the_best_part_or_the_numbers_own_goes_on_and_is_told(server: ComfyServe
 def test_clone_voice_says_where_a_part_is_better(server, base_dir, model_folders) -> None:
     graphs.place_checkpoints(model_folders)
     place_interview(base_dir / "input")
-    graph = graphs.cloned_voice(audio=["recording", 0]) | {
-        "save": graphs.node("MorphTTSSaveVoice", voice=["voice", 0])
-    }
+    graph = graphs.cloned_voice(audio=["recording", 0]) | {"save": graphs.node("MorphTTSSaveVoice", voice=["voice", 0])}
     graph["recording"]["inputs"]["audio"] = FILE
     graph["save"]["inputs"] |= {"name": "interviewed", "overwrite": True}
     said = graphs.shown(run(server, graph), "voice").splitlines()
-    assert said[1].startswith("8.9") and said[1].endswith(
-        "make a better voice: Trim Recording takes them out"
-    )
+    assert said[1].startswith("8.9") and said[1].endswith("make a better voice: Trim Recording takes them out")
     trim_node = graphs.node(KIND, audio=["recording", 0], start=0.0, end=0.0)
     graph["voice"]["inputs"]["audio"] = ["trim", 0]
     assert "Trim Recording" not in graphs.shown(run(server, graph | {"trim": trim_node}), "voice")

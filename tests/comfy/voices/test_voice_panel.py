@@ -133,9 +133,7 @@ def page(opened: ComfyPage) -> Iterator[ComfyPage]:
     aside = {path: path.read_bytes() for path in folder.glob("*.safetensors")}
     for path in aside:
         path.unlink()
-    save_voice(
-        Voice("preset", "0b02", "Heart", speaker="heart"), folder / "Heart.safetensors", "a warm voice"
-    )
+    save_voice(Voice("preset", "0b02", "Heart", speaker="heart"), folder / "Heart.safetensors", "a warm voice")
     save_voice(Voice("x_vector", "9b", "Far", torch.ones(8)), folder / "Far.safetensors")
     opened.errors.clear()
     opened.refused.clear()
@@ -298,9 +296,7 @@ def test_a_trained_voice_is_in_the_tab_and_in_the_lists(page: ComfyPage) -> None
 @pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
 def test_a_hearing_that_is_removed_from_the_queue_waits_no_longer(page: ComfyPage) -> None:
     """Held up at the route, so that it is there for as long as the test needs it."""
-    page.page.route(
-        "**/prompt", lambda route: route.fulfill(json={"prompt_id": "x", "number": 1, "node_errors": {}})
-    )
+    page.page.route("**/prompt", lambda route: route.fulfill(json={"prompt_id": "x", "number": 1, "node_errors": {}}))
     page.page.route("**/queue", lambda route: route.fulfill(json=queue))
     queue: dict[str, Any] = {"queue_running": [], "queue_pending": []}
     spinner = page.page.locator(".morph-voices .pi-spinner")

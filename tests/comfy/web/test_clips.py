@@ -45,9 +45,7 @@ STUB = """() => {
   }
 }"""
 # The browser's own, where a test can find it.
-REAL = (
-    "() => { const Real = window.Audio; window.Audio = function () { return window.__audio = new Real() } }"
-)
+REAL = "() => { const Real = window.Audio; window.Audio = function () { return window.__audio = new Real() } }"
 REMOVE = """(kind) => {
   const {graph} = window.app
   for (const node of graph.nodes.filter((one) => one.type === kind)) graph.remove(node)
@@ -155,10 +153,7 @@ def test_a_scripts_lines_are_listed_played_and_named_and_survive_undo_and_reload
     page.page.evaluate("() => window.__audio.finish()")
     names = [address.split("filename=")[1].split("&")[0] for address, _ in page.page.evaluate(PLAYED)]
     words = [text.rstrip(".?").replace(" ", "-") for _, text in rows]
-    files = [
-        f"{number:03}_{row[0]}_{said}.flac"
-        for number, (row, said) in enumerate(zip(rows, words, strict=True), 1)
-    ]
+    files = [f"{number:03}_{row[0]}_{said}.flac" for number, (row, said) in enumerate(zip(rows, words, strict=True), 1)]
     assert names == [files[1], *files]
 
     page.page.evaluate(FAIL, [SCRIPT_NODE, ["is silent", "does not fit its caption"]])
@@ -264,9 +259,7 @@ def test_clips_of_a_sweep_go_on_at_the_same_moment_and_can_be_compared_blind(pag
     assert [name for name, _ in page.page.evaluate(ROWS)] == ["A", "B", "C"]
     shown = page.page.locator(".morph-clips-rows").inner_html()
     assert "flac" not in shown and " s<" not in shown  # neither file nor length
-    assert {titles.split(" is ")[1] for titles in re.findall('title="(. is [^"]*)"', shown)} == {
-        "SEQ_GROUPS 15"
-    }
+    assert {titles.split(" is ")[1] for titles in re.findall('title="(. is [^"]*)"', shown)} == {"SEQ_GROUPS 15"}
     click(page, PLAY, 0)
     is_right = "SEQ-GROUPS-15" in page.page.evaluate(PLAYED)[-1][0]
     status = page.page.locator(".morph-clips-status")
@@ -346,7 +339,5 @@ def test_files_say_which_line_failed(server: ComfyServer, model_folders: Path, b
     graphs.place_checkpoints(model_folders)
     graphs.place_recordings(base_dir / "input")
     shown = run_graph(server, graphs.speech(text="One two three.")).outputs["speech"]["morph_clips"]
-    assert [(one["filename"], one["problems"]) for one in shown] == [
-        ("001_One-two-three.flac", ["ran into its limit"])
-    ]
+    assert [(one["filename"], one["problems"]) for one in shown] == [("001_One-two-three.flac", ["ran into its limit"])]
     assert (base_dir / "temp" / shown[0]["subfolder"] / shown[0]["filename"]).is_file()

@@ -27,9 +27,7 @@ SPEAKERS = "1 Start here"
 DIALOGUE = "Dialogue to files, track and subtitles"
 LOADER, SCRIPT, SUBTITLES = "MorphTTSLoadModel", "MorphTTSRenderScript", "MorphTTSSaveSubtitles"
 SPEAKER = "MorphTTSPresetVoice"
-NODE_IDS = (
-    "(kind) => window.app.graph.nodes.filter((node) => node.type === kind).map((node) => String(node.id))"
-)
+NODE_IDS = "(kind) => window.app.graph.nodes.filter((node) => node.type === kind).map((node) => String(node.id))"
 # A height as Nodes 2.0 draws it: it never draws a node lower than its elements.
 DRAWN_HEIGHT = """(kind) => {
   const node = window.app.graph.nodes.find((node) => node.type === kind)
@@ -274,16 +272,12 @@ def test_a_loading_model_shows_its_progress_text_until_the_run_ends(page: ComfyP
 
 def test_every_socket_type_keeps_its_color_when_the_palette_changes(page: ComfyPage) -> None:
     dark = page.page.evaluate(BACKGROUND)
-    page.page.evaluate(
-        "(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "light"
-    )
+    page.page.evaluate("(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "light")
     page.page.wait_for_function(f"(before) => ({BACKGROUND})() !== before", arg=dark)
     colors = page.page.evaluate(COLORS)
     assert len({color for color, _, _ in colors}) == len(colors) == 5
     assert all(color == link == style for color, link, style in colors) and all(map(all, colors))
-    page.page.evaluate(
-        "(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "dark"
-    )
+    page.page.evaluate("(name) => window.app.extensionManager.setting.set('Comfy.ColorPalette', name)", "dark")
 
 
 def test_the_search_finds_generate_speech_by_common_words(page: ComfyPage) -> None:

@@ -54,9 +54,7 @@ def test_a_node_without_inputs_is_told_which_are_missing(server: ComfyServer) ->
         graph = {"bare": node(kind)}
         if not info["output_node"]:
             graph["end"] = node("PreviewAny", source=["bare", 0])
-        found = {
-            (one["type"], one["details"]) for errors in refusal(server, graph).values() for one in errors
-        }
+        found = {(one["type"], one["details"]) for errors in refusal(server, graph).values() for one in errors}
         missing = {GROWING.get(key, key) for key in info["input"]["required"]}
         if found != {("required_input_missing", key) for key in missing}:
             wrong[kind] = found

@@ -74,9 +74,7 @@ def test_an_adapter_is_trained_and_loaded_as_any_other(checkpoint, data, tmp_pat
         assert command.main(arguments(checkpoint, data, out, "--layers", layers)) == 0
         trained.append(read_adapter(out))
         assert json.loads((out / "adapter_config.json").read_text())["base_model_name_or_path"] == "tiny"
-        assert (
-            not [*out.glob("*.bin"), *out.glob("*.md")] and load_voice(out / command.VOICE).kind == "x_vector"
-        )
+        assert not [*out.glob("*.bin"), *out.glob("*.md")] and load_voice(out / command.VOICE).kind == "x_vector"
     about = json.loads((tmp_path / "one" / command.TRAINED).read_text())
     assert sum(about["losses"]) < sum(about["losses_before"]) and about["kept_step"] > 0
     first, second = (one.parts for one in trained)

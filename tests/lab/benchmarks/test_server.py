@@ -37,9 +37,7 @@ def test_the_table(tmp_path: Path) -> None:
 def test_a_random_checkpoint_cannot_sample_its_end(tmp_path: Path) -> None:
     checkpoint, voices = prepare_checkpoint(tmp_path, "tiny", preset=False)
     head = load_file(checkpoint / "model.safetensors")[HEAD]
-    other = load_file(
-        write_checkpoint(tmp_path / "other", "tiny", dtype=torch.bfloat16) / "model.safetensors"
-    )
+    other = load_file(write_checkpoint(tmp_path / "other", "tiny", dtype=torch.bfloat16) / "model.safetensors")
     assert not head[TINY_EOS].any() and other[HEAD][TINY_EOS].any()
     other[HEAD][TINY_EOS] = 0
     assert torch.equal(head, other[HEAD])
@@ -71,9 +69,7 @@ def hear(monkeypatch: pytest.MonkeyPatch, *waits: float) -> Answer:
             now[0] += wait
             yield SECOND
 
-    asyncio.run(
-        server_client._read_sound(SimpleNamespace(content=SimpleNamespace(iter_any=iter_any)), answer, 0.0)
-    )
+    asyncio.run(server_client._read_sound(SimpleNamespace(content=SimpleNamespace(iter_any=iter_any)), answer, 0.0))
     return answer
 
 

@@ -52,9 +52,7 @@ def test_frames_has_upstream_and_both_engines_with_their_lines(tmp_path: Path) -
     ]
     graph = [row for row in rows if row["engine"] == "graph"]
     a, b = fit_line([(row["seq_groups"], row["ms_per_frame"]) for row in graph])
-    assert graph[0]["fit_a_ms"] == pytest.approx(a, abs=0.01) and graph[0]["fit_b_ms"] == pytest.approx(
-        b, abs=0.01
-    )
+    assert graph[0]["fit_a_ms"] == pytest.approx(a, abs=0.01) and graph[0]["fit_b_ms"] == pytest.approx(b, abs=0.01)
     assert rows[1]["predictor_ms"] is not None and graph[0]["predictor_ms"] is None
 
 
@@ -80,9 +78,7 @@ def test_batches_has_both_tables_with_and_without_the_codec(tmp_path: Path) -> N
     assert [(row["table"], row["batch"]) for row in rows] == [
         ("batches", 1), ("batches", 3), ("refill", 1), ("refill", 3),
     ]  # fmt: skip
-    assert all(
-        0 < row["audio_seconds_per_second_with_codec"] < row["audio_seconds_per_second"] for row in rows
-    )
+    assert all(0 < row["audio_seconds_per_second_with_codec"] < row["audio_seconds_per_second"] for row in rows)
 
 
 def test_prefill_is_until_the_host_and_until_the_device_is_done(tmp_path: Path) -> None:

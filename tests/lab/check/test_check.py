@@ -61,8 +61,6 @@ def test_the_line_for_morph_json_is_printed_or_that_no_head_follows_the_text(
 def test_other_codes_than_upstreams_fail(run, checkpoint, tmp_path, monkeypatch) -> None:
     theirs = parity.upstream_codes
     monkeypatch.setattr(parity, "upstream_codes", lambda *call: theirs(*call) + 1)
-    done = run(
-        "--frames", "4", "--text", "Yes.", "--checkpoint", checkpoint("tiny", "custom_voice"), "--out", "a.md"
-    )
+    done = run("--frames", "4", "--text", "Yes.", "--checkpoint", checkpoint("tiny", "custom_voice"), "--out", "a.md")
     assert done.code == 1 and "**FAILED**: eager engine" in done.err and "0 of 4 frames equal" in done.err
     assert (tmp_path / "a.md").exists()

@@ -68,9 +68,7 @@ def test_mutants_are_caught_and_found_again(tmp_path, monkeypatch, capsys) -> No
     assert (head["tests"], head["caught"], head["survived"]) == (2, 3, 2)
 
     later = PRODUCT.replace("class Number", "class Value").partition("def unseen")[0]
-    commit(
-        tmp_path / "repository", later, TESTS.replace("Number", "Value").replace("-2", "2").replace("-1", "1")
-    )
+    commit(tmp_path / "repository", later, TESTS.replace("Number", "Value").replace("-2", "2").replace("-1", "1"))
     capsys.readouterr()
     _, *after = run(tmp_path / "after", "--like", tmp_path / "before.jsonl")
     assert [(row["outcome"], "now" in row) for row in after if row["source"] == "x < 0"] == [("caught", True)]

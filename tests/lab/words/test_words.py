@@ -81,9 +81,7 @@ def test_development_and_held_out_lines_have_nothing_in_common(model, voices) ->
 
 
 def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> None:
-    asked = parse(
-        ["guard", str(tmp_path), "--lines", "sentences", "stock1", "--count", "1", "--seq-groups", "1"]
-    )
+    asked = parse(["guard", str(tmp_path), "--lines", "sentences", "stock1", "--count", "1", "--seq-groups", "1"])
     sentence = good_lines("held_out", "sentences", 1, 1, [voices["x_vector"]])[0][0].text
     transcriber = WhisperTranscriber(sentence, sentence)
     bench = WordStudy(model, transcriber, [voices["x_vector"]], tmp_path, asked)
@@ -95,9 +93,7 @@ def test_the_command_measures_times_and_the_guard(model, voices, tmp_path) -> No
     assert all(row["table"] == "word_faults" and row["spoken"] == 1 for row in rows)
 
 
-def test_a_table_of_letters_is_made_of_spoken_lines_and_found_in_the_checkpoint(
-    model, voices, tmp_path
-) -> None:
+def test_a_table_of_letters_is_made_of_spoken_lines_and_found_in_the_checkpoint(model, voices, tmp_path) -> None:
     examples = list(speak_examples(model, list(voices.values()), HEAD, tmp_path / "lines", 2))
     codes = model.codec.config.decoder_config.codebook_size
     frames = np.repeat(np.arange(8), 2)

@@ -71,9 +71,7 @@ def slow_figures(model, monkeypatch) -> threading.Event:
 def test_a_text_full_of_figures_holds_up_no_other_line(synthesizer, voice, slow_figures, late) -> None:
     figures = Line("There are 7 of them. [pause 0.2] And 7 more. The end.", voice, seed=2)
     with Batch(synthesizer, 2) as service:
-        slow = service.speak(
-            replace(figures, text=iter(figures.text.partition("them. "))) if late else figures, SHORT
-        )
+        slow = service.speak(replace(figures, text=iter(figures.text.partition("them. "))) if late else figures, SHORT)
         other = service.speak(Line("Hello there.", voice, seed=1), SHORT)
         heard(other)
         assert not slow_figures.is_set()
@@ -210,9 +208,7 @@ def test_a_reader_that_leaves_before_its_line_has_a_row_gets_a_report(synthesize
         assert told.wait(PATIENCE)
         assert (waiting.report.ended, waiting.report.frames, waiting.report.name) == ("cancelled", 0, "Ann")
         told.clear()
-        another = service.speak(
-            Line("Hello.", voice), SHORT, Delivery(on_change=lambda: service.status and told.set())
-        )
+        another = service.speak(Line("Hello.", voice), SHORT, Delivery(on_change=lambda: service.status and told.set()))
         another.close()
         service.speak(Line("Hello.", voice), SHORT).close()
         assert told.wait(PATIENCE), "who is told may ask the service"

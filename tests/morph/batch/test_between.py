@@ -64,9 +64,7 @@ def test_a_line_that_waits_comes_before_the_next_work(load, begun: bool) -> None
 
 
 @pytest.mark.parametrize("has_time", (False, True))
-def test_captures_are_made_beside_a_stream_that_plays_if_there_is_time(
-    load, monkeypatch, has_time: bool
-) -> None:
+def test_captures_are_made_beside_a_stream_that_plays_if_there_is_time(load, monkeypatch, has_time: bool) -> None:
     class Graphs:
         def lacks(self, key: str) -> bool:
             return key not in done

@@ -23,9 +23,7 @@ OPTIONS = GenerateOptions(sampling=Sampling(max_seconds=0.4), retries=0)
 def models(checkpoint, tmp_path_factory) -> tuple[Synthesizer, Synthesizer]:
     path = checkpoint("tiny", "custom_voice")
     base = Synthesizer.load(path, LoadOptions("fp32"))
-    return base, base.with_adapter(
-        read_adapter(write_adapter(tmp_path_factory.mktemp("anna"), path)), 1.0, path
-    )
+    return base, base.with_adapter(read_adapter(write_adapter(tmp_path_factory.mktemp("anna"), path)), 1.0, path)
 
 
 def alone(synthesizer: Synthesizer, lines: list[Line]) -> list[np.ndarray]:

@@ -100,18 +100,14 @@ def test_a_line_far_ahead_gives_up_its_row_within_a_piece(synthesizer, line, gro
         first = service.speak(line, options)
         wait_until(lambda: first.progress.done > 60)
         for seed in range(2):
-            other = service.speak(
-                replace(line, text="Hello.", seed=seed), replace(OPTIONS, seq_groups=groups)
-            )
+            other = service.speak(replace(line, text="Hello.", seed=seed), replace(OPTIONS, seq_groups=groups))
             assert len(codes_of(other)) and not first.ended
         spoken = first.result()
     assert np.array_equal(spoken.waveform, alone.waveform) and spoken.report == alone.report
 
 
 @pytest.mark.parametrize("rows", (1, 2))
-def test_an_offline_line_gets_a_row_in_four_beside_streams_that_want_all(
-    synthesizer, line, rows: int
-) -> None:
+def test_an_offline_line_gets_a_row_in_four_beside_streams_that_want_all(synthesizer, line, rows: int) -> None:
     long, progress = replace(line, text=" ".join([line.text] * 5)), list[int]()
     with Batch(synthesizer, rows) as service:
         with synthesizer.session():

@@ -40,9 +40,7 @@ def test_options_that_change_the_sound_change_the_key(model, monkeypatch) -> Non
     monkeypatch.setattr(model, "profile", TextProfile(normalize="en"))
     synthesizer = Synthesizer(model, Engine("eager"))
     own = common_key(synthesizer, OPTIONS)
-    others = {
-        name: common_key(synthesizer, replace(OPTIONS, **{name: value})) for name, value in SOUND.items()
-    }
+    others = {name: common_key(synthesizer, replace(OPTIONS, **{name: value})) for name, value in SOUND.items()}
     assert len({own, *others.values()}) == 1 + len(SOUND)
     same = {common_key(synthesizer, replace(OPTIONS, **{name: value})) for name, value in NO_SOUND.items()}
     assert same == {own}

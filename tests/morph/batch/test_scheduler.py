@@ -221,9 +221,7 @@ def test_a_stream_gives_up_its_row_within_a_piece() -> None:
     long.left_s = 9.0
     assert world.scheduler.yields(0, world.now) is None, "a late start is better than a gap"
     long.left_s = 15.0
-    assert world.scheduler.yields(0, world.now) is long, (
-        "the new line's player is dry, and it has less to say"
-    )
+    assert world.scheduler.yields(0, world.now) is long, "the new line's player is dry, and it has less to say"
     new.dry_at = world.now + AHEAD_S / 4
     world.scheduler.requeue(new, world.now)
     assert world.scheduler.yields(0, world.now) is None

@@ -70,9 +70,7 @@ class Watch:
         pending = [changed() for changed in list(loop.inbox.changed)]
         for one in {*loop._active.values(), *(place.utterance for place in places)}:
             assert one.status is not Status.DONE, "a line that has ended is not forgotten"
-            assert (one.status is Status.RUNNING) == bool(one.rows), (
-                f"{one.status.name}, rows {list(one.rows)}"
-            )
+            assert (one.status is Status.RUNNING) == bool(one.rows), f"{one.status.name}, rows {list(one.rows)}"
             assert all(loop._by_row[row] is one for row in one.rows), "a row is another line's"
             waits = one.ready and one.status not in (Status.QUEUED, Status.RUNNING)
             assert not waits or one in pending, "a piece waits for ever"
@@ -85,9 +83,7 @@ class Watch:
             one = place.utterance
             queued = bool(place.key) == (one.wants > 0)
             # A reader may leave at any moment: its event comes next.
-            assert queued or one in pending or one.speech.is_cancelled, (
-                "a line that wants a row is not queued"
-            )
+            assert queued or one in pending or one.speech.is_cancelled, "a line that wants a row is not queued"
 
     def note(self, one: Utterance, before: Status) -> None:
         if one.status is not before:

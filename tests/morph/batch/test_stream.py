@@ -118,9 +118,7 @@ def test_rows_take_the_next_lines(synthesizer, voice) -> None:
     check_equal(chunks, stream, render_lines(synthesizer, lines, options))
 
 
-PAUSED = (
-    "[pause 0.1] One is here. [pause 0.25] And this is the second sentence. The third comes last. [pause 0.5]"
-)
+PAUSED = "[pause 0.1] One is here. [pause 0.25] And this is the second sentence. The third comes last. [pause 0.5]"
 
 
 def test_trimmed_ends_are_trimmed_while_they_are_heard(synthesizer, voice) -> None:

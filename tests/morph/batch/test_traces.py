@@ -57,9 +57,7 @@ def test_chunks_say_what_the_pieces_of_the_line_say(synthesizer, voice, trim_end
     """Pieces with a pause and with a crossfade between them; each frame of a piece has its place in the waveform."""
     options = replace(OPTIONS, trim_ends=trim_ends)
     chunks, spans = streamed(synthesizer, Line(TEXT, voice, seed=5), options)
-    assert len(spans) == 3 and all(
-        len(one.words.trace.tokens) == len(one.codes) for one in chunks if len(one.codes)
-    )
+    assert len(spans) == 3 and all(len(one.words.trace.tokens) == len(one.codes) for one in chunks if len(one.codes))
     for index, span in enumerate(spans):
         assert same(of_piece(chunks, index), span.trace)
         last = [chunk.words for chunk in chunks if chunk.words is not None and chunk.words.piece == index][-1]

@@ -17,9 +17,7 @@ from safetensors.torch import save_file
 
 import pack
 
-TARGETS = (
-    r"talker\.model\.layers\.0\.(self_attn\.q|mlp\.down)_proj|.*code_predictor\.model\.layers\.1\..*o_proj"
-)
+TARGETS = r"talker\.model\.layers\.0\.(self_attn\.q|mlp\.down)_proj|.*code_predictor\.model\.layers\.1\..*o_proj"
 DATA = Path(__file__).resolve().parents[2] / "data" / "peft_lora"
 
 
@@ -53,18 +51,10 @@ def main() -> None:
     changed = [name for name, weight in before.items() if not torch.equal(weight, after[name])]
     said = json.loads((DATA / "adapter_config.json").read_text(encoding="utf-8"))
     said["base_model_name_or_path"] = "tiny"
-    (DATA / "adapter_config.json").write_text(
-        json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-    )
-    both = {f"before.{name}": before[name] for name in changed} | {
-        f"after.{name}": after[name] for name in changed
-    }
-    save_file(
-        {name: weight.contiguous().clone() for name, weight in both.items()}, DATA / "weights.safetensors"
-    )
-    ours = adapt(
-        load_model(path, LoadOptions("fp32", "sdpa")), read_adapter(DATA), 1.0, path
-    ).network.state_dict()
+    (DATA / "adapter_config.json").write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    both = {f"before.{name}": before[name] for name in changed} | {f"after.{name}": after[name] for name in changed}
+    save_file({name: weight.contiguous().clone() for name, weight in both.items()}, DATA / "weights.safetensors")
+    ours = adapt(load_model(path, LoadOptions("fp32", "sdpa")), read_adapter(DATA), 1.0, path).network.state_dict()
     differ = [name for name, weight in after.items() if not torch.equal(weight, ours[name])]
     print(len(changed), "layers:", *changed, "; ours differ in", len(differ), "of", len(after), "weights")
 

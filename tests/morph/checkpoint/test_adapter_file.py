@@ -28,19 +28,13 @@ def mine(checkpoint, tmp_path) -> Path:
 def refused(folder: Path, sentence: str) -> None:
     with pytest.raises(ValueError) as error:
         read_adapter(folder)
-    assert str(error.value).startswith(f"adapter {folder.name} cannot be used: ") and sentence in str(
-        error.value
-    )
+    assert str(error.value).startswith(f"adapter {folder.name} cannot be used: ") and sentence in str(error.value)
 
 
 def test_every_layer_is_read_with_the_scale_of_the_config(checkpoint, tmp_path):
     layers = (*ATTENTION, *PREDICTOR, *OTHERS)
     adapter = read_adapter(write_adapter(tmp_path / "mine", checkpoint(), layers))
-    assert (
-        adapter.name == "mine"
-        and adapter.trained_on == "Qwen/Base"
-        and sorted(adapter.parts) == sorted(layers)
-    )
+    assert adapter.name == "mine" and adapter.trained_on == "Qwen/Base" and sorted(adapter.parts) == sorted(layers)
     assert {part.scale for part in adapter.parts.values()} == {ALPHA / RANK}
 
 

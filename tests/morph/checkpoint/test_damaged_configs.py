@@ -59,18 +59,12 @@ DAMAGED: list[tuple[str, Damage]] = [
     *(field(GENERATION, name, "many") for name in ("top_k", "top_p", "repetition_penalty", "max_new_tokens")),
     field(GENERATION, "subtalker_temperature", "hot"),
     *(field(CONFIG, f"{T}.num_hidden_layers", value) for value in ("2", 2.5, -1, None, [2], 10**9, 0)),
-    *(
-        field(CONFIG, f"{T}.{name}", 10**12)
-        for name in ("hidden_size", "head_dim", "vocab_size", "text_hidden_size")
-    ),
+    *(field(CONFIG, f"{T}.{name}", 10**12) for name in ("hidden_size", "head_dim", "vocab_size", "text_hidden_size")),
     *(field(CONFIG, f"{T}.num_attention_heads", value) for value in (0, "8", 3)),
     *(field(CONFIG, f"{T}.rope_theta", value) for value in ("1e6", 0, -5, float("nan"), float("inf"))),
     *(field(CONFIG, f"{T}.rms_norm_eps", value) for value in ("x", float("nan"))),
     *(field(CONFIG, name, value) for name in (T, P, "speaker_encoder_config") for value in ([], "x", 5)),
-    *(
-        field(CONFIG, f"{P}.{name}", "x")
-        for name in ("layer_types", "hidden_act", "vocab_size", "num_code_groups")
-    ),
+    *(field(CONFIG, f"{P}.{name}", "x") for name in ("layer_types", "hidden_act", "vocab_size", "num_code_groups")),
     field(CONFIG, f"{T}.spk_id", ["vivian"]),
     field(CONFIG, f"{T}.codec_language_id", 5),
     *(field(CONFIG, "tts_model_type", value) for value in (["base"], "singer", None)),
@@ -79,11 +73,7 @@ DAMAGED: list[tuple[str, Damage]] = [
     field(CONFIG, "quantization_config", {"quant_method": "bitsandbytes", "load_in_4bit": True}),
     field(CODEC, D, []),
     field(CODEC, E, "x"),
-    *(
-        field(CODEC, f"{D}.{name}", value)
-        for name in ("codebook_size", "hidden_size")
-        for value in ("x", 10**12)
-    ),
+    *(field(CODEC, f"{D}.{name}", value) for name in ("codebook_size", "hidden_size") for value in ("x", 10**12)),
     *(field(CODEC, f"{D}.upsample_rates", value) for value in ("x", [8, 5, 4, "3"], [10**9] * 4)),
     field(CODEC, f"{D}.sliding_window", 0),
     field(CODEC, f"{E}.num_quantizers", 10**8),
@@ -99,8 +89,7 @@ def test_a_damaged_file_is_a_sentence_that_names_the_checkpoint(mine, damage):
     said = str(error.value)
     assert "\n" not in said and len(said) < 600
     assert any(
-        advice in said
-        for advice in ("download it again", "only 12 Hz models are supported", "undo the changes")
+        advice in said for advice in ("download it again", "only 12 Hz models are supported", "undo the changes")
     )
 
 
@@ -122,9 +111,7 @@ def test_full_memory_is_not_blamed_on_the_checkpoint(checkpoint, monkeypatch, er
     assert raised.value is error and is_out_of_memory(error)
 
 
-@pytest.mark.parametrize(
-    "error", [KeyError("a"), ImportError("protobuf\nis missing"), RuntimeError(), ValueError()]
-)
+@pytest.mark.parametrize("error", [KeyError("a"), ImportError("protobuf\nis missing"), RuntimeError(), ValueError()])
 def test_anything_else_is_named_with_its_kind(tmp_path, error):
     words = rf"^checkpoint mine cannot be loaded \({type(error).__name__}: .*\): "
     with pytest.raises(ValueError, match=words) as said, blame(tmp_path / "mine"):

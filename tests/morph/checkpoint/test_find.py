@@ -151,9 +151,7 @@ def test_an_adapter_beside_the_weights_is_to_be_merged(tmp_path):
     with pytest.raises(ValueError, match=r"mine has an adapter that is not merged .*: merge it into"):
         check_complete(path)
     (path / "config.json").unlink()
-    with pytest.raises(
-        ValueError, match=r"checkpoint mine is a LoRA adapter: load the checkpoint that it was"
-    ):
+    with pytest.raises(ValueError, match=r"checkpoint mine is a LoRA adapter: load the checkpoint that it was"):
         check_complete(path)
 
 
@@ -173,9 +171,7 @@ def test_a_git_lfs_pointer_is_not_a_weight_file(tmp_path):
     path = put(tmp_path / "mine")
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 9\n"
     (path / "speech_tokenizer" / "model.safetensors").write_text(pointer, encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"speech_tokenizer/model.safetensors \(it is only a Git LFS pointer\)"
-    ):
+    with pytest.raises(ValueError, match=r"speech_tokenizer/model.safetensors \(it is only a Git LFS pointer\)"):
         check_complete(path)
 
 
@@ -190,9 +186,7 @@ def test_an_incomplete_demo_voice_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(
         checkpoint_module, "DEMO_VOICE_PATH", put(tmp_path / "demo_voice", without=("model.safetensors",))
     )
-    with pytest.raises(
-        ValueError, match=r"demo_voice folder lacks model\.safetensors: install the pack again, or"
-    ):
+    with pytest.raises(ValueError, match=r"demo_voice folder lacks model\.safetensors: install the pack again, or"):
         resolve_checkpoint(DEMO_VOICE, [])
     other = put(tmp_path / "tts" / "mine")
     assert resolve_checkpoint("tts/mine", [tmp_path / "tts"]) == other
@@ -250,8 +244,6 @@ def test_what_another_program_downloaded_is_used_if_it_is_complete(no_hub):
 def test_offline_the_real_hub_client_is_refused_in_one_sentence(tmp_path, monkeypatch):
     """No fake: huggingface_hub itself, told to stay offline, in whichever version is installed."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(
-        ValueError, match=rf"{PUBLISHED[0]} is not on this machine.*offline.*check the connection"
-    ):
+    with pytest.raises(ValueError, match=rf"{PUBLISHED[0]} is not on this machine.*offline.*check the connection"):
         fetch_checkpoint(PUBLISHED[0], tmp_path / "models")
     assert not (tmp_path / "models").exists(), "an empty folder would look like a broken checkpoint"

@@ -62,9 +62,7 @@ def test_missing_fields_have_their_defaults(tmp_path, given):
 def test_a_damaged_profile_is_refused_with_checkpoint_and_field(tmp_path, text, cause):
     path = tmp_path / "mine"
     path.mkdir()
-    with pytest.raises(
-        ValueError, match=rf"checkpoint mine has a damaged morph\.json \(.*{cause}.*correct it"
-    ):
+    with pytest.raises(ValueError, match=rf"checkpoint mine has a damaged morph\.json \(.*{cause}.*correct it"):
         read_profile(written(path, text))
 
 
@@ -110,7 +108,5 @@ def test_a_loaded_model_has_its_checkpoints_head(checkpoint, tmp_path, load):
 def test_a_damaged_head_is_refused_with_checkpoint_and_field(tmp_path, given, cause):
     (tmp_path / "mine").mkdir()
     path = written(tmp_path / "mine", json.dumps({"alignment": given}))
-    with pytest.raises(
-        ValueError, match=rf"checkpoint mine has a damaged morph\.json \(.*{cause}.*correct it"
-    ):
+    with pytest.raises(ValueError, match=rf"checkpoint mine has a damaged morph\.json \(.*{cause}.*correct it"):
         read_alignment(path, SHAPE)

@@ -54,18 +54,14 @@ def refused(path: Path, *words: str) -> None:
     assert all(word in said for word in words), said
 
 
-@pytest.mark.parametrize(
-    ("kind", "shape"), [("base", "tiny"), ("custom_voice", "tiny-1.7B"), ("voice_design", "tiny")]
-)
+@pytest.mark.parametrize(("kind", "shape"), [("base", "tiny"), ("custom_voice", "tiny-1.7B"), ("voice_design", "tiny")])
 def test_every_kind_of_checkpoint_is_accepted(checkpoint, shape, kind, caplog):
     with caplog.at_level(logging.INFO):
         load_model(checkpoint(shape, kind))
     assert ": not needed: " not in caplog.text
 
 
-@pytest.mark.parametrize(
-    "name", [DOWN, "talker.codec_head.weight", "talker.code_predictor.lm_head.14.weight"]
-)
+@pytest.mark.parametrize("name", [DOWN, "talker.codec_head.weight", "talker.code_predictor.lm_head.14.weight"])
 def test_a_missing_tensor_is_named(mine, name):
     change_weights(mine, lambda tensors: tensors.pop(name))
     refused(mine, "config.json needs weights that the files lack: ", name)
@@ -224,9 +220,7 @@ def test_weights_in_several_files_are_accepted(mine):
     (mine / "model.safetensors").unlink()
     shards = {name: f"model-{number % 2}.safetensors" for number, name in enumerate(names)}
     for shard in set(shards.values()):
-        save_file(
-            {name: tensors[name] for name in names if shards[name] == shard}, mine / shard, {"format": "pt"}
-        )
+        save_file({name: tensors[name] for name in names if shards[name] == shard}, mine / shard, {"format": "pt"})
     index = mine / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": shards}), encoding="utf-8")
     assert torch.equal(load_model(mine).network.state_dict()[names[0]], tensors[names[0]])
@@ -255,8 +249,6 @@ def test_configs_as_upstream_writes_them_are_accepted(mine):
             kind.from_pretrained(str(folder)).save_pretrained(str(folder))
         change_config(folder / "config.json", "torch_dtype", "bfloat16")
         change_config(folder / "config.json", "transformers_version", "4.57.3")
-    change_config(
-        mine / "config.json", "speaker_encoder_config", speaker
-    )  # upstream does not read what it writes
+    change_config(mine / "config.json", "speaker_encoder_config", speaker)  # upstream does not read what it writes
     assert len(json.loads((mine / "config.json").read_text(encoding="utf-8"))["talker_config"]) > 30
     assert load_model(mine).speakers

@@ -41,8 +41,7 @@ def test_bf16_decoding_is_as_close_to_float32_as_upstreams(load):
     codes = random_codes(model, 10)
     exact = decode_waveform(full, codes)
     ours, theirs = (
-        np.linalg.norm(wave - exact)
-        for wave in (decode_waveform(model, codes), upstream_decode(model, codes))
+        np.linalg.norm(wave - exact) for wave in (decode_waveform(model, codes), upstream_decode(model, codes))
     )
     assert 0 < ours < 1.4 * theirs, "within 3 dB"
 
@@ -81,9 +80,7 @@ def test_on_chunk_is_called_before_each_chunk_and_may_cancel(model):
     decode_waveform(model, random_codes(model, 300), on_chunk=lambda: calls.append(1))
     assert len(calls) == 1
     calls.clear()
-    decode_waveform(
-        model, random_codes(model, 320), random_codes(model, 290), on_chunk=lambda: calls.append(1)
-    )
+    decode_waveform(model, random_codes(model, 320), random_codes(model, 290), on_chunk=lambda: calls.append(1))
     assert len(calls) == 3
 
     class Cancelled(Exception):

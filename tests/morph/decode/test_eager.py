@@ -33,9 +33,7 @@ def decode(model, rows, frames: int = 30, seq_groups: int = 5, on_frame=None, gu
     prompts = [PromptBuilder(model).build(TEXTS[row], voice) for row in rows]
     guards = guards or [Guard(frames, detect_loops=False) for _ in rows]
     seeds = [SEEDS[row] for row in rows]
-    return decode_eager(
-        model, line_requests(prompts, guards, seeds), GenerateOptions(seq_groups, Sampling()), on_frame
-    )
+    return decode_eager(model, line_requests(prompts, guards, seeds), GenerateOptions(seq_groups, Sampling()), on_frame)
 
 
 def test_another_seed_gives_other_codes(load) -> None:
@@ -43,9 +41,7 @@ def test_another_seed_gives_other_codes(load) -> None:
     voice = preset_voice(model, "ryan")
     prompt = PromptBuilder(model).build(TEXTS[0], voice)
     runs = [
-        decode_eager(
-            model, line_requests([prompt], [Guard(10, False)], [seed]), GenerateOptions(5, Sampling())
-        )
+        decode_eager(model, line_requests([prompt], [Guard(10, False)], [seed]), GenerateOptions(5, Sampling()))
         for seed in (1, 1, 2)
     ]
     assert torch.equal(runs[0][0].codes, runs[1][0].codes)

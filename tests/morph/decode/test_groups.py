@@ -75,9 +75,7 @@ def alone(engine: Engine, model: Model, request: LineRequest) -> Decoded:
     group = request.group or GROUPS[0]
     if isinstance(request.text, Arriving):
         request = replace(request, prompt=replace(request.prompt, trailing=request.text.rows), text=None)
-    [line] = engine.decode(
-        model, [replace(request, group=None)], GenerateOptions(group.seq_groups, tail=group.tail)
-    )
+    [line] = engine.decode(model, [replace(request, group=None)], GenerateOptions(group.seq_groups, tail=group.tail))
     return line
 
 
@@ -148,9 +146,7 @@ def test_a_group_that_was_spoken_alone_is_captured_for_lines_of_all_lengths(mode
     monkeypatch.setattr(graph, "SMALLEST_WINDOW", 64)
     monkeypatch.setattr(graph, "LATE_CONTEXT", 128)
     prompt = replace(prompts_of(model, "x_vector", recording=recording)[0], min_frames=100)
-    requests = [
-        LineRequest(prompt, Guard(length, False), group=group) for length in (2, 70) for group in GROUPS
-    ]
+    requests = [LineRequest(prompt, Guard(length, False), group=group) for length in (2, 70) for group in GROUPS]
     made, engine = list[int](), Engine("graph")
     with engine.open_rows(model, GenerateOptions(15), RowPlan(2, 2, late=True, ahead=Ahead(2))) as rows:
         for request in requests:

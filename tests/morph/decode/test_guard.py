@@ -18,9 +18,7 @@ def speech(frames: int, seed: int = 0) -> list[int]:
     return [codes[place - (rng.random() < 0.3)] for place in range(frames)]
 
 
-def first_end(
-    codes: list[int], max_frames: int = 10_000, detect_loops: bool = True
-) -> tuple[int, str] | None:
+def first_end(codes: list[int], max_frames: int = 10_000, detect_loops: bool = True) -> tuple[int, str] | None:
     """Return the frame (from 1) at which a line ends, and why; other rows have other lines."""
     buffers, row = RowBuffers(3, eos=-1), 1
     buffers.begin(row, Guard(max_frames, detect_loops))

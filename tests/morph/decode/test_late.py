@@ -143,9 +143,7 @@ def test_a_line_that_is_stopped_keeps_its_place_in_the_cache(load, recording, en
     long = replace(prompt, inputs=torch.cat((prompt.embeds[:1].expand(fill, -1), prompt.embeds)))
     whole = Engine(engine).decode(model, requests_of([long, prompt], False), OPTIONS)
     if engine == "eager":
-        whole = [
-            Engine(engine).decode(model, [one], OPTIONS)[0] for one in requests_of([long, prompt], False)
-        ]
+        whole = [Engine(engine).decode(model, [one], OPTIONS)[0] for one in requests_of([long, prompt], False)]
     made, _ = decode_late(Engine(engine), model, requests_of([long, prompt], True), one_at_a_time)
     assert_equal(made, whole)
 

@@ -83,8 +83,6 @@ def test_a_frame_equals_the_plain_formula(load, seq_groups, shape, attention, sa
     hidden, embedding = talker_states(model)
     stream = torch.Generator().manual_seed(2)
     wanted = plain_frame(model, hidden, embedding, seq_groups, sampling, torch.Generator().manual_seed(2))
-    codes = Predictor(model.talker.code_predictor).decode_frame(
-        hidden, embedding, seq_groups, sampling, stream
-    )
+    codes = Predictor(model.talker.code_predictor).decode_frame(hidden, embedding, seq_groups, sampling, stream)
     assert codes.tolist() == wanted.tolist()
     assert codes.shape == (BATCH, 15) and codes.dtype == torch.int64

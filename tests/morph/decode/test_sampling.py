@@ -21,9 +21,7 @@ from tests.morph.frame.sampler_cases import SETTINGS, VOCAB, logits
 CPU = torch.device("cpu")
 
 
-def hf_scores(
-    scores: torch.Tensor, sampling: TokenSampling, ids: torch.Tensor, penalty: float
-) -> torch.Tensor:
+def hf_scores(scores: torch.Tensor, sampling: TokenSampling, ids: torch.Tensor, penalty: float) -> torch.Tensor:
     processors = [RepetitionPenaltyLogitsProcessor(penalty)] if penalty != 1.0 else []
     if sampling.temperature != 1.0:
         processors.append(TemperatureLogitsWarper(sampling.temperature))
@@ -108,6 +106,4 @@ def test_seeds_of_64_bits_have_takes_of_their_own() -> None:
     drawn = [torch.rand(4, generator=line_stream(seed, CPU)).tolist() for seed in seeds]
     assert len({*map(tuple, drawn)}) == len(seeds)
     for seed in (5, 2**32 - 1):
-        assert (
-            drawn[seeds.index(seed)] == torch.rand(4, generator=torch.Generator().manual_seed(seed)).tolist()
-        )
+        assert drawn[seeds.index(seed)] == torch.rand(4, generator=torch.Generator().manual_seed(seed)).tolist()

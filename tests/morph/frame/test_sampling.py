@@ -16,9 +16,7 @@ def tensors(per_line: list[TokenSampling], vocab: int = VOCAB) -> SamplingTensor
     for settings in per_line:
         rows.append(SamplingTensors.allocate(1, torch.device("cpu")))
         rows[-1].put(settings, vocab)
-    return SamplingTensors(
-        *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
-    )
+    return SamplingTensors(*(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True)))
 
 
 def plain(scores: torch.Tensor, settings: TokenSampling, noise: torch.Tensor) -> torch.Tensor:

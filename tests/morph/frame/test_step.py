@@ -107,10 +107,7 @@ def test_each_line_ends_no_earlier_than_its_own_minimum(load, monkeypatch):
     monkeypatch.setattr("qwen3_tts_morph.morph.frame.step.sample_static", sample)
     first, second, third = prompts_of(model)
     for minimums in ((5, 2, 3), (2, 6, 2)):
-        prompts = [
-            replace(one, min_frames=least)
-            for one, least in zip((first, second, third), minimums, strict=True)
-        ]
+        prompts = [replace(one, min_frames=least) for one, least in zip((first, second, third), minimums, strict=True)]
         arrive(weights, buffers, prompts, range(3), range(3))
         codes = frames(weights, buffers, 7, seq_groups=1)[:, :, 0]
         assert [row.tolist().index(eos) for row in codes] == list(minimums)

@@ -123,9 +123,7 @@ def test_a_graph_that_owns_its_temporaries_has_no_prefill_kernels(model, monkeyp
     ops = PromptKernels(OutOfResources("no"), good=10**6)
     use(monkeypatch, Kernels(OutOfResources("no"), good=10**6), ops)
     prompts = prompts_of(model)[:1]
-    GraphDecoder(1).decode(
-        model, line_requests(prompts, guards_of(prompts), SEEDS[:1]), GenerateOptions(5, Sampling())
-    )
+    GraphDecoder(1).decode(model, line_requests(prompts, guards_of(prompts), SEEDS[:1]), GenerateOptions(5, Sampling()))
     assert bool(ops.calls) is used
 
 

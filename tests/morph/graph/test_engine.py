@@ -49,9 +49,7 @@ RECORDED = [
 def note_frames(engine: GraphDecoder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets an item with every whole frame that the engine makes from now on."""
     made: list[int] = []
-    monkeypatch.setattr(
-        engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1]
-    )
+    monkeypatch.setattr(engine, "frame", lambda *given: (made.append(1), GraphDecoder.frame(engine, *given))[1])
     return made
 
 
@@ -101,10 +99,7 @@ def test_lines_through_fewer_rows_are_the_same_as_alone(load, sampling):
     def guards() -> list[Guard]:
         return [Guard(most, False) for most in frames]
 
-    alone = [
-        graph_lines(model, [prompts[line]], 5, sampling, [seeds[line]], [guards()[line]])[0]
-        for line in range(12)
-    ]
+    alone = [graph_lines(model, [prompts[line]], 5, sampling, [seeds[line]], [guards()[line]])[0] for line in range(12)]
     assert len({len(one.codes) for one in alone}) > 6
     for rows in (1, 3, 8):
         assert_equal(graph_lines(model, prompts, 5, sampling, seeds, guards(), rows), alone)
@@ -176,9 +171,7 @@ def test_progress_and_ends_are_read_late_and_reported_correctly(load, monkeypatc
     theirs = eager_lines(model, prompts, 5, Sampling(), SEEDS, monkeypatch)
     engine = GraphDecoder(4)
     made = note_frames(engine, monkeypatch)
-    ours = engine.decode(
-        model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()), told.append
-    )
+    ours = engine.decode(model, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()), told.append)
     assert_equal(ours, theirs)
     lengths = [len(one.codes) for one in ours]
     assert told == [sum(length > step for length in lengths) for step in range(max(lengths))]
@@ -195,9 +188,7 @@ def test_no_frame_is_made_beyond_all_lines_caps(load, monkeypatch):
         made.clear()
         prompts = prompts_of(model)[:1] * len(caps)
         guards = [Guard(cap, False) for cap in caps]
-        lines = engine.decode(
-            model, line_requests(prompts, guards, [5] * len(caps)), GenerateOptions(5, GREEDY)
-        )
+        lines = engine.decode(model, line_requests(prompts, guards, [5] * len(caps)), GenerateOptions(5, GREEDY))
         assert [(len(one.codes), one.ended) for one in lines] == [(cap, "cap") for cap in caps]
         return len(made)
 
@@ -258,9 +249,7 @@ def test_replays_on_cuda_return_the_eager_engines_codes(checkpoint, monkeypatch,
         experiment=one_stream(model),
     )
     made, begin = [], CapturedGraphs.__init__
-    monkeypatch.setattr(
-        CapturedGraphs, "__init__", lambda one, *given: (made.append(one), begin(one, *given))[1]
-    )
+    monkeypatch.setattr(CapturedGraphs, "__init__", lambda one, *given: (made.append(one), begin(one, *given))[1])
     engine = GraphDecoder(len(rows))
     for _ in range(3):  # plain, captured, replayed
         ours = engine.decode(

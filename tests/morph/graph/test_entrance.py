@@ -64,9 +64,7 @@ def ran(monkeypatch) -> list[Hashable]:
 
     def note(kind: type) -> None:
         run = kind.run
-        monkeypatch.setattr(
-            kind, "run", lambda graphs, *given: (keys.append(given[0]), run(graphs, *given))[1]
-        )
+        monkeypatch.setattr(kind, "run", lambda graphs, *given: (keys.append(given[0]), run(graphs, *given))[1])
 
     note(CapturedGraphs)
     note(Recordings)
@@ -311,9 +309,7 @@ def test_what_is_captured_between_the_frames_of_lines_changes_none_of_them(
         monkeypatch.setattr(graph, "LATE_CONTEXT", 64)
     samplings = (Sampling(), GREEDY) if on == "cpu" else (GREEDY,)
     requests = requests_of(prompts_of(model) * 2, [40, 25, 30, 9, 60, 25], samplings)
-    alone = [
-        graph_lines(model, [one.prompt], 5, one.sampling, [one.seed], [one.guard])[0] for one in requests
-    ]
+    alone = [graph_lines(model, [one.prompt], 5, one.sampling, [one.seed], [one.guard])[0] for one in requests]
     captures, later, prepared = CaptureStream(), list(requests[2:]), []
     ahead = Ahead(4, 4 * graph.SMALLEST_WINDOW)
 
@@ -369,9 +365,7 @@ def test_on_cuda_too(checkpoint, recording, monkeypatch, ran, kind, seq_groups):
     options = GenerateOptions(seq_groups, GREEDY)
     wanted = [graph_lines(model, [prompt], seq_groups, GREEDY, [7])[0] for prompt in prompts]
     made, begin = [], CapturedGraphs.__init__
-    monkeypatch.setattr(
-        CapturedGraphs, "__init__", lambda one, *given: (made.append(one), begin(one, *given))[1]
-    )
+    monkeypatch.setattr(CapturedGraphs, "__init__", lambda one, *given: (made.append(one), begin(one, *given))[1])
     decoder = GraphDecoder(4)
     ran.clear()
     for _ in range(3):  # plain, captured, replayed

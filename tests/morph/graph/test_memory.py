@@ -42,9 +42,7 @@ def test_a_model_that_was_moved_in_between_is_used_on_its_current_device(fresh, 
     wanted = engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling()))
     fused = StorageWeakRef(fresh.talker.model.layers[0].mlp.gate_proj.weight.untyped_storage())
     move(fresh.module)
-    assert_equal(
-        engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted
-    )
+    assert_equal(engine.decode(fresh, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling())), wanted)
     assert [one.is_released for one in held] == [True, False], "the old caches are held"
     assert fused.expired(), "the engine holds weights of a model that has left"
     with torch.no_grad():
@@ -129,28 +127,20 @@ def test_an_overflow_in_fp16_is_reported_and_does_not_affect_the_next_line(fresh
     fresh.module.half()
     held = note_buffers(monkeypatch)
     prompts, engine = prompts_of(fresh), GraphDecoder()
-    wanted = engine.decode(
-        fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
-    )
+    wanted = engine.decode(fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY))
     with torch.inference_mode():
         held[-1].buffers().cache.keys.fill_(torch.nan)  # as an idle row's may be
     assert_equal(
-        engine.decode(
-            fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
-        ),
+        engine.decode(fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)),
         wanted,
     )
     head = fresh.talker.codec_head.weight
     kept = head.data.clone()
     head.data.fill_(6e4)
     with pytest.raises(ValueError, match="overflow in fp16: load it with precision auto"):
-        engine.decode(
-            fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
-        )
+        engine.decode(fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY))
     head.data.copy_(kept)
     assert_equal(
-        engine.decode(
-            fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)
-        ),
+        engine.decode(fresh, line_requests(prompts[:1], guards_of(prompts[:1]), [1]), GenerateOptions(5, GREEDY)),
         wanted,
     )

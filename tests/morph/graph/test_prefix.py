@@ -25,9 +25,7 @@ def model(load):
 
 @pytest.fixture
 def voices(model, recording):
-    return [
-        clone_voice(model, part, 24000, CloneOptions("x_vector")) for part in (recording, -recording[::-1])
-    ]
+    return [clone_voice(model, part, 24000, CloneOptions("x_vector")) for part in (recording, -recording[::-1])]
 
 
 def decode(decoder: GraphDecoder, model, prompt, sampling=GREEDY, seq_groups: int = 5):
@@ -53,9 +51,7 @@ def test_codes_equal_the_eager_engines(load, recording, monkeypatch, shape, seq_
     if recorded:
         monkeypatch.setattr(graph, "CapturedGraphs", Recordings)
     decoder, runs, run = GraphDecoder(1), [], FrameBackend.prefill_prefix
-    monkeypatch.setattr(
-        FrameBackend, "prefill_prefix", lambda frames, *given: (runs.append(1), run(frames, *given))[1]
-    )
+    monkeypatch.setattr(FrameBackend, "prefill_prefix", lambda frames, *given: (runs.append(1), run(frames, *given))[1])
     for text in TEXTS:  # the step that begins a line runs directly, is recorded, and is replayed
         prompt = builder.build(text, voice)
         [wanted] = eager_lines(model, [prompt], seq_groups, sampling, SEED, monkeypatch)

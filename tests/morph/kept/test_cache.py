@@ -228,8 +228,6 @@ def test_a_key_cannot_name_another_file(cache, bad) -> None:
         ("cap", 2, 1, 0, False),
     ],
 )
-def test_a_line_fits_where_as_many_retries_would_make_the_same(
-    cache, ended, takes, kept, asked, fits
-) -> None:
+def test_a_line_fits_where_as_many_retries_would_make_the_same(cache, ended, takes, kept, asked, fits) -> None:
     cache.keep(key("a"), spoken(ended=ended, takes=takes), kept)
     assert (cache.find(key("a"), LINE, asked) is not None) is fits

@@ -90,9 +90,7 @@ def test_a_line_that_fails_on_one_device_is_made_on_another(fleet, alone, models
     assert_same(together, speak_lines(alone, lines, OPTIONS))
     assert {one.report.device for one in together} == {"cpu (2)"}
     notes = {note for one in together for note in one.report.notes}
-    assert notes == {
-        "A line could not be made on cpu (RuntimeError: this device is broken): cpu (2) made it."
-    }
+    assert notes == {"A line could not be made on cpu (RuntimeError: this device is broken): cpu (2) made it."}
 
 
 def test_a_device_whose_lines_break_off_gets_no_more(fleet, models, monkeypatch) -> None:
@@ -145,9 +143,7 @@ def test_models_that_would_not_speak_alike_are_refused(models, load) -> None:
             for batch in batches:
                 batch.close()
 
-    with pytest.raises(
-        ValueError, match=r"the models on cpu and cpu \(2\) cannot share lines: checkpoint is"
-    ):
+    with pytest.raises(ValueError, match=r"the models on cpu and cpu \(2\) cannot share lines: checkpoint is"):
         share(models[0], load("tiny", "base"))
     with pytest.raises(ValueError, match="precision is float32 and bfloat16"):
         share(models[0], load("tiny", "custom_voice", "bf16"))

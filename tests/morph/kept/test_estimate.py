@@ -7,13 +7,8 @@ HOUR = 45_000  # frames
 
 def test_what_is_left_is_told_by_the_speed_of_the_run_and_not_before() -> None:
     estimate = Estimate()
-    said = [
-        estimate.describe(done, HOUR, 750, now)
-        for done, now in ((0, 0), (10, 30), (20, 31), (10 + 4499, 39.0))
-    ]
-    assert said[:3] == ["about 60 min of speech in about 750 pieces"] * 3, (
-        "the time of the first frames is no speed"
-    )
+    said = [estimate.describe(done, HOUR, 750, now) for done, now in ((0, 0), (10, 30), (20, 31), (10 + 4499, 39.0))]
+    assert said[:3] == ["about 60 min of speech in about 750 pieces"] * 3, "the time of the first frames is no speed"
     assert said[3] == "about 60 min of speech in about 750 pieces, 10 % done, about 81 s left"
 
 

@@ -230,9 +230,7 @@ def test_a_line_that_fails_while_it_is_heard_is_made_again_and_nothing_follows_w
         lambda: put(speaks.speeches[0], [1]),
         lambda: end_with(speaks.speeches[0], RuntimeError("broken")),
         lambda: end(speaks.speeches[1], [2]),
-        lambda: (
-            end(speaks.speeches[2], [1, 3]) if works else end_with(speaks.speeches[2], RuntimeError("again"))
-        ),
+        lambda: end(speaks.speeches[2], [1, 3]) if works else end_with(speaks.speeches[2], RuntimeError("again")),
     )
     spoken = speak_lines(speaks, numbered(VOICE, 2), OPTIONS, None, heard.listener)
     assert [one for one in heard.events if one[0] == "sound"] == [("sound", 0, [1]), ("sound", 1, [2])]

@@ -81,10 +81,7 @@ def test_the_best_take_stays_and_what_still_fails_is_named(load) -> None:
 
 def test_a_take_that_fails_and_an_ear_that_fails_are_said() -> None:
     def broken(again) -> list[Spoken]:
-        return [
-            replace(made(line), report=replace(made(line).report, ended="error", error="broke"))
-            for line in again
-        ]
+        return [replace(made(line), report=replace(made(line).report, ended="error", error="broke")) for line in again]
 
     spoken = check(Ear(s2="the", s3="broken"), LINES, 1, broken)
     said = outcome(spoken, 1.0)
@@ -95,9 +92,7 @@ def test_a_take_that_fails_and_an_ear_that_fails_are_said() -> None:
 def test_lines_without_words_and_lines_that_were_not_made_are_not_judged() -> None:
     failed = replace(made(LINES[0]), report=replace(made(LINES[0]).report, ended="error"))
     symbol = Line("?", VOICE, seed=9)
-    spoken = WordCheck(Ear()).apply(
-        [LINES[0], symbol], [failed, made(symbol)], lambda again: [], lambda _: None
-    )
+    spoken = WordCheck(Ear()).apply([LINES[0], symbol], [failed, made(symbol)], lambda again: [], lambda _: None)
     assert [one.report.heard for one in spoken] == [None, None]
 
 

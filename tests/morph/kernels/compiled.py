@@ -103,15 +103,11 @@ def compiled(capability: int, parts: list[str]) -> Iterator[dict[str, Any]]:
 
     def record(kernel: Any, grid: tuple[int, ...], *positional: Any, **named: Any) -> None:
         options = {
-            name: named.pop(name)
-            for name in ("num_warps", "num_stages", "launch_pdl", "maxnreg")
-            if name in named
+            name: named.pop(name) for name in ("num_warps", "num_stages", "launch_pdl", "maxnreg") if name in named
         }
         names = [parameter.name for parameter in kernel.params]
         source = source_of(kernel, dict(zip(names, positional, strict=False)) | named)
-        seen.setdefault(
-            f"{kernel.__name__} {options} {source.signature} {source.constants}", (source, options)
-        )
+        seen.setdefault(f"{kernel.__name__} {options} {source.signature} {source.constants}", (source, options))
 
     for part in parts:
         if part == "codec":

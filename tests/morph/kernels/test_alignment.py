@@ -33,9 +33,7 @@ LINES = {  # position that is measured, first text token, number of tokens
 }
 
 
-def probe_of(
-    device, head: AlignmentHead, out: torch.Tensor, before: torch.Tensor | None = None
-) -> AlignmentProbe:
+def probe_of(device, head: AlignmentHead, out: torch.Tensor, before: torch.Tensor | None = None) -> AlignmentProbe:
     """Return what is measured of all LINES."""
     lines = torch.tensor(list(LINES.values()), device=device)
     return AlignmentProbe(head, lines[:, 1:], lines[:, 0].contiguous(), out, before)
@@ -44,17 +42,13 @@ def probe_of(
 def measured(device, probe: AlignmentProbe, dtype=torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what torch operations and the kernel say of one new position of each line."""
     lines, window = len(probe.positions), 3 * BLOCK
-    stack = replace(
-        stack_of(4, 2, 16, noise(device, 8)), qk_norms=noise(device, 1, 2, 16).abs(), layers=(None,)
-    )
+    stack = replace(stack_of(4, 2, 16, noise(device, 8)), qk_norms=noise(device, 1, 2, 16).abs(), layers=(None,))
     qkv = noise(device, lines, 1, 8, 16, dtype=dtype) * 3
     cache = StaticCache.allocate((1, lines, 2, window, 16), qkv)
     cache.keys.copy_(noise(device, *cache.keys.shape))
     positions, angles = probe.positions.clamp(max=window - 1), angles_of(16, device, window)
     layer_pass = LayerPass(angles.at(positions), stack.head_norms(), StepView(cache, positions), probe)
-    TORCH_OPS.attend(
-        stack, 0, qkv, layer_pass
-    )  # which writes the newest keys, as the kernels' attention does
+    TORCH_OPS.attend(stack, 0, qkv, layer_pass)  # which writes the newest keys, as the kernels' attention does
     theirs = probe.out.clone()
     probe.out.fill_(7)
     span = CacheSpan(cache, angles, 1, window, positions=probe.positions, probe=probe)
@@ -71,9 +65,7 @@ def test_each_lines_token_is_that_of_torch(device, head):
     told = dict(zip(LINES, ours.tolist(), strict=True))
     assert told["no token yet"] == told["no text"] == [NO_TOKEN, 0, 0]
     assert all(answer[0] > 0 for name, answer in told.items() if name not in ("no token yet", "no text"))
-    assert bool((numbers[:, :2] == 9).all()) and bool((before == 7).all()), (
-        "the answers before these are passed on"
-    )
+    assert bool((numbers[:, :2] == 9).all()) and bool((before == 7).all()), "the answers before these are passed on"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

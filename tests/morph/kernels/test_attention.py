@@ -79,9 +79,7 @@ class Case:
                 values[0, line, :, start + step] = vectors[line, step, heads + kv_heads :].to(self.dtype)
                 seen_keys = keys[0, line, :, : start + step + 1].repeat_interleave(heads // kv_heads, 0)
                 seen_values = values[0, line, :, : start + step + 1].repeat_interleave(heads // kv_heads, 0)
-                weights = torch.softmax(
-                    torch.einsum("hd,hnd->hn", turned[:heads], seen_keys) * self.d**-0.5, -1
-                )
+                weights = torch.softmax(torch.einsum("hd,hnd->hn", turned[:heads], seen_keys) * self.d**-0.5, -1)
                 mean = torch.einsum("hn,hnd->hd", weights, seen_values).flatten()
                 result[line, step] += self.layer.out.double() @ mean
         return result.flatten(0, 1), keys, values
@@ -107,10 +105,7 @@ def check(case: Case, plan: Plan, window: int, per_line: bool) -> None:
     ("positions", "lines", "dtype"),
     thinned(
         pairwise(
-            {
-                f"{start} of {length}": (start, length)
-                for start, length in ((0, 2), (2, 1), (7, 1), (14, 1), (15, 1))
-            },
+            {f"{start} of {length}": (start, length) for start, length in ((0, 2), (2, 1), (7, 1), (14, 1), (15, 1))},
             {f"{lines} lines": lines for lines in (1, 2, 3, 5)},
             DTYPES,
         ),
@@ -132,9 +127,7 @@ def test_a_frames_positions(device, positions, lines, dtype):
                 "default": Plan(),
                 "8 warps": Plan(line_splits=1, line_positions=16, o_proj_split_k=1),
                 "4 splits": Plan(line_splits=4, line_positions=4, o_proj_split_k=4),
-                "4 splits of attend_split": Plan(
-                    line_splits=0, max_splits=4, split_block=16, unsplit_window=0
-                ),
+                "4 splits of attend_split": Plan(line_splits=0, max_splits=4, split_block=16, unsplit_window=0),
                 "no split": Plan(line_splits=0, max_splits=1),
             },
             DTYPES,

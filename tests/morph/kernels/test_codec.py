@@ -141,9 +141,7 @@ def _wide(unit: Unit) -> Unit:
 def test_a_wide_convolution_equals_torchs(dilation, generator):
     unit = replace(random_block(48, torch.float16, generator).units[0], dilation=dilation)
     active = torch.randn(FRAMES * 9, 48, generator=generator).to(DEVICE, torch.float16)
-    exact = TorchOps().activate(
-        causal_conv(active.float(), unit.conv.float(), dilation), unit.second, KEEP.to(DEVICE)
-    )
+    exact = TorchOps().activate(causal_conv(active.float(), unit.conv.float(), dilation), unit.second, KEEP.to(DEVICE))
     tile = ConvTile(rows=16, step=16, warps=4, stages=2, columns=16)
     assert relative(convolve(active, unit, KEEP.to(DEVICE), tile), exact) < 2e-3
 
@@ -163,9 +161,7 @@ def test_a_wide_convolution_needs_whole_tiles(generator):
         convolve(active, unit, KEEP, ConvTile(step=16, columns=32))
 
 
-@pytest.mark.parametrize(
-    ("taps", "tolerance"), [(7, 3e-3), (9, 4e-3)]
-)  # nine are one too many for the last unit
+@pytest.mark.parametrize(("taps", "tolerance"), [(7, 3e-3), (9, 4e-3)])  # nine are one too many for the last unit
 def test_the_end_of_the_last_block_equals_torchs(taps, tolerance, generator):
     block = random_block(48, torch.float16, generator)
     x = torch.randn(FRAMES * 27, 48, generator=generator).to(DEVICE, torch.float16)
@@ -224,10 +220,7 @@ def close(value: torch.Tensor, wanted: torch.Tensor) -> bool:
 def test_between_the_transformers_products(dtype, generator):
     states, added, gate_up = (noise(generator, dtype, 2, 5, width) for width in (20, 20, 48))
     scale, gain = noise(generator, dtype, 2, 20)
-    values = [
-        [*ops.add_norm(states, added, gain, 1e-5, scale), ops.gate(gate_up)]
-        for ops in (TorchOps(), TritonOps())
-    ]
+    values = [[*ops.add_norm(states, added, gain, 1e-5, scale), ops.gate(gate_up)] for ops in (TorchOps(), TritonOps())]
     assert all(map(close, values[1], values[0]))
 
 

@@ -36,9 +36,7 @@ def compile_for(capability: int, *parts: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "capability", [90, *(pytest.param(one, marks=pytest.mark.slow) for one in (80, 89, 120))]
-)
+@pytest.mark.parametrize("capability", [90, *(pytest.param(one, marks=pytest.mark.slow) for one in (80, 89, 120))])
 def test_kernels_fit_a_gpu_and_read_wide(capability: int) -> None:
     kernels = compile_for(capability, "codec", "frame-1", "frame-128")
     names = {one["kernel"] for one in kernels}

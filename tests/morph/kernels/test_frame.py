@@ -24,9 +24,7 @@ from triton.runtime.interpreter import GridExecutor
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
 from tests.morph.kernels.said import same_said
 
-FILTERED = Sampling(
-    TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3
-)
+FILTERED = Sampling(TokenSampling(top_k=20, top_p=0.8), TokenSampling(temperature=1.1, top_k=0, top_p=0.7), 1.3)
 POSITIONS = [40, 3, 17, 62]
 HEAD, SPANS = AlignmentHead(1, 3), [(5, 12), (9, 4), (10, 40), (2, 60)]  # the second text is not there yet
 
@@ -188,9 +186,7 @@ def storages(value) -> Iterator[tuple[int, int]]:
     ],
 )
 @torch.inference_mode()
-def test_kernels_use_only_memory_allocated_before_the_frame(
-    device, monkeypatch, shape, batch, seq_groups, tail
-):
+def test_kernels_use_only_memory_allocated_before_the_frame(device, monkeypatch, shape, batch, seq_groups, tail):
     """Triton's launcher refuses memory that was allocated in a capture under cudaMallocAsync.
 
     The first frame of a trained tail is compared too: the interpreter takes seconds for each.

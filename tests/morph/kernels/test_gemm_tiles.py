@@ -75,9 +75,7 @@ STREAMED = [(3, 1, 1), (3, 4, 4), (17, 2, 4), (32, 4, 1), (32, 1, 4), (33, 1, 4)
 @pytest.mark.parametrize("pdl", [False, True])
 @pytest.mark.parametrize("rows, folds, split_k", STREAMED)
 def test_streamed_gemms_are_right(device, rows, folds, split_k, pdl):
-    plan = Plan(
-        library_min_rows=None, gemm_held=True, pdl=pdl, max_folds=folds, max_split_k=split_k, held_programs=0
-    )
+    plan = Plan(library_min_rows=None, gemm_held=True, pdl=pdl, max_folds=folds, max_split_k=split_k, held_programs=0)
     # Without split-K no kernel holds weights of 6144 columns, so they are not streamed either.
     for width, outputs in ((2048, 4096), (6144, 2048))[: 1 if split_k == 1 else 2]:
         tile = gemm_tile(plan, GemmShape(rows, outputs, width, 2))
@@ -89,9 +87,7 @@ def test_streamed_gemms_are_right(device, rows, folds, split_k, pdl):
 @ON_HOPPER
 @pytest.mark.parametrize("rows", [4, 16])
 def test_folded_gemms_in_float16(device, rows):
-    check_kinds(
-        device, Plan(library_min_rows=None, gemm_held=True, pdl=True), 2048, 1024, rows, torch.float16
-    )
+    check_kinds(device, Plan(library_min_rows=None, gemm_held=True, pdl=True), 2048, 1024, rows, torch.float16)
 
 
 @ON_HOPPER
@@ -107,9 +103,7 @@ def test_a_folded_gemm_with_bias_starts_a_residual_stream_and_is_deterministic(d
     for after in (0.0, float("nan")):
         x[rows:] = after
         begun = Residual.empty(plan, rows, gain)
-        project(
-            plan, Inputs(x[:rows]), begun.values, Projection(weight, bias=bias, starts=begun, next_norm=gain)
-        )
+        project(plan, Inputs(x[:rows]), begun.values, Projection(weight, bias=bias, starts=begun, next_norm=gain))
         runs.append(begun)
         check(begun.values, x[:rows].double() @ weight.double().T + bias.double(), dtype)
         check_operand(begun, gain)

@@ -84,18 +84,14 @@ def test_split_k_applies_the_scales(device, width, outputs, rows, split_k):
     x, gain = torch.randn(rows, width, device=device), torch.ones(outputs, device=device)
     stream = residual_of(torch.randn(rows, outputs, device=device), gain)
     before = stream.values.double()
-    plan = Plan(
-        library_min_rows=None, max_split_k=split_k, split_k_block_n=32, split_k_min_width=64, gemm_held=True
-    )
+    plan = Plan(library_min_rows=None, max_split_k=split_k, split_k_block_n=32, split_k_min_width=64, gemm_held=True)
     project(plan, Inputs(x), stream.values, Projection(weight, residual=stream, next_norm=gain))
     wanted = before + x.double() @ (weight.values.double() * weight.scale.double()[:, None]).T
     assert ((stream.values.double() - wanted).norm(dim=0) / wanted.norm(dim=0)).max() < 1e-5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "shape, batch, seq_groups", [("tiny", 1, 2), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2)]
-)
+@pytest.mark.parametrize("shape, batch, seq_groups", [("tiny", 1, 2), ("tiny-1.7B", 1, 2), ("tiny-1.7B", 4, 2)])
 @torch.inference_mode()
 def test_frames_equal_those_of_torch(device, shape, batch, seq_groups):
     torch.manual_seed(batch)

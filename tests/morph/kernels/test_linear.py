@@ -190,17 +190,13 @@ def test_every_gemv_tile_returns_the_same(device):
 
 # The first one is the quickest in the interpreter, and runs by default.
 GEMM_PLANS = {
-    "large tiles": Plan(
-        library_min_rows=None, gemm_block_n=128, gemm_programs=1, gemm_block_k=256, gemm_block_m=128
-    ),
+    "large tiles": Plan(library_min_rows=None, gemm_block_n=128, gemm_programs=1, gemm_block_k=256, gemm_block_m=128),
     "no pipeline": Plan(library_min_rows=None, gemm_stages=1),
     "small tiles": Plan(library_min_rows=None, gemm_block_n=16, gemm_block_k=64),
 }
 
 
-@pytest.mark.parametrize(
-    "plan", thinned([pytest.param(plan, id=name) for name, plan in GEMM_PLANS.items()], 3)
-)
+@pytest.mark.parametrize("plan", thinned([pytest.param(plan, id=name) for name, plan in GEMM_PLANS.items()], 3))
 @pytest.mark.parametrize(
     "dtype",
     [pytest.param(torch.float32, id="fp32"), pytest.param(torch.bfloat16, id="bf16", marks=pytest.mark.slow)],

@@ -100,9 +100,7 @@ def test_an_older_triton_compiles_at_the_first_launch(monkeypatch):
 
 @needs_mode
 @pytest.mark.parametrize("cold_s, passes", [(60, ["needed"]), (-1, ["needed", "later"])])
-def test_kernels_that_are_needed_later_are_compiled_ahead_only_if_the_machine_is_new(
-    monkeypatch, cold_s, passes
-):
+def test_kernels_that_are_needed_later_are_compiled_ahead_only_if_the_machine_is_new(monkeypatch, cold_s, passes):
     from triton.runtime import _async_compile
 
     ran, kept = [], list[str]()

@@ -130,9 +130,7 @@ def test_a_single_lines_attention_equals_that_of_torch(device, dtype):
             StaticCache.allocate((1, 1, 2, 40, 16), qkv),
             torch.zeros(1, dtype=torch.int64, device=device),
         )
-        layer_pass = LayerPass(
-            angles_of(16, device, 32).span(0, 32), decoder.head_norms(), FillView(cache, row)
-        )
+        layer_pass = LayerPass(angles_of(16, device, 32).span(0, 32), decoder.head_norms(), FillView(cache, row))
         made.append((ops.attend(decoder, 0, qkv, layer_pass), cache))
     (wanted, wanted_cache), (value, cache) = made
     assert close(value, wanted) and close(cache.keys, wanted_cache.keys)

@@ -61,9 +61,7 @@ def tensors(settings: list[TokenSampling], vocab: int, device) -> SamplingTensor
     rows = [SamplingTensors.allocate(1, device) for _ in settings]
     for row, one in zip(rows, settings, strict=True):
         row.put(one, vocab)
-    return SamplingTensors(
-        *(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True))
-    )
+    return SamplingTensors(*(torch.cat(column) for column in zip(*(vars(row).values() for row in rows), strict=True)))
 
 
 def logits(kind: str, *shape: int, seed: int = 3) -> torch.Tensor:

@@ -63,12 +63,8 @@ def merged_by_hand(path: Path, adapter: Path, folder: Path, strength: float = 1.
     return with_weights(path, folder, add)
 
 
-@pytest.mark.parametrize(
-    ("engine", "strength"), [("graph", -0.4), pytest.param("eager", 1.0, marks=pytest.mark.slow)]
-)
-def test_codes_are_those_of_a_merged_checkpoint_and_those_of_the_base_stay(
-    folders, tmp_path, engine, strength
-):
+@pytest.mark.parametrize(("engine", "strength"), [("graph", -0.4), pytest.param("eager", 1.0, marks=pytest.mark.slow)])
+def test_codes_are_those_of_a_merged_checkpoint_and_those_of_the_base_stay(folders, tmp_path, engine, strength):
     path, folder = folders
     base = load_model(path, LoadOptions("fp32"))
     state = {name: tensor.clone() for name, tensor in base.network.state_dict().items()}
@@ -88,12 +84,8 @@ def test_codes_are_those_of_the_weights_that_peft_recorded(checkpoint, tmp_path)
     recorded = load_file(PEFT / "weights.safetensors")
 
     def written(when: str) -> Path:
-        chosen = {
-            name.removeprefix(f"{when}."): one for name, one in recorded.items() if name.startswith(when)
-        }
-        return with_weights(
-            checkpoint("tiny", "custom_voice"), tmp_path / when, lambda all: all.update(chosen)
-        )
+        chosen = {name.removeprefix(f"{when}."): one for name, one in recorded.items() if name.startswith(when)}
+        return with_weights(checkpoint("tiny", "custom_voice"), tmp_path / when, lambda all: all.update(chosen))
 
     path, options = written("before"), LoadOptions("fp32")
     model = adapt(load_model(path, options), read_adapter(PEFT), 1.0, path)
@@ -150,9 +142,7 @@ def test_the_training_may_have_begun_with_a_part_of_the_model(folders, tmp_path,
         )
         for one in ("", prefix)
     ]
-    assert all(
-        torch.equal(*(model.network.get_submodule(name).weight for model in models)) for name in ATTENTION
-    )
+    assert all(torch.equal(*(model.network.get_submodule(name).weight for model in models)) for name in ATTENTION)
 
 
 def test_int8_weights_are_those_of_the_sum(folders):
@@ -169,9 +159,7 @@ def test_int8_weights_are_those_of_the_sum(folders):
     assert isinstance(layer, Int8Linear) and torch.equal(layer.weight, expected.values)
     assert torch.equal(layer.scale, expected.scale) and model.weights == "int8"
     assert not same(codes_of(model, "graph"), codes_of(base, "graph"))
-    with pytest.raises(
-        ValueError, match="adapter anna is the second one and weights is int8, which takes one"
-    ):
+    with pytest.raises(ValueError, match="adapter anna is the second one and weights is int8, which takes one"):
         adapt(model, adapter, 1.0, path)
 
 
@@ -208,18 +196,14 @@ def test_layers_that_are_not_linear_are_refused(folders, tmp_path):
     path = folders[0]
     names = ("talker.model.codec_embedding",)
     adapter = read_adapter(write_adapter(tmp_path / "mine", path, names))
-    with pytest.raises(
-        ValueError, match=r"mine changes talker.model.codec_embedding, a Embedding: only linear layers"
-    ):
+    with pytest.raises(ValueError, match=r"mine changes talker.model.codec_embedding, a Embedding: only linear layers"):
         adapt(load_model(path, LoadOptions("fp32")), adapter, 1.0, path)
 
 
 def test_a_sum_that_overflows_is_refused(folders, tmp_path):
     path = folders[0]
     adapter = read_adapter(write_adapter(tmp_path / "loud", path, ATTENTION, lora_alpha=1e40))
-    with pytest.raises(
-        ValueError, match=r"adapter loud at strength 4 makes talker\S+ overflow: lower the strength"
-    ):
+    with pytest.raises(ValueError, match=r"adapter loud at strength 4 makes talker\S+ overflow: lower the strength"):
         adapt(load_model(path, LoadOptions("fp32")), adapter, 4.0, path)
 
 

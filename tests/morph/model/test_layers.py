@@ -81,9 +81,7 @@ def test_fused_weights_are_the_models_own(fresh):
     assert all(new is old for new, old in zip(fresh.network.parameters(), parameters, strict=True))
     assert all(torch.equal(value, values[name]) for name, value in fresh.network.state_dict().items())
     owned = {parameter.untyped_storage().data_ptr() for parameter in parameters}
-    tensors = [
-        value for layer in weights.talker.layers for value in vars(layer).values() if value is not None
-    ]
+    tensors = [value for layer in weights.talker.layers for value in vars(layer).values() if value is not None]
     tensors += [weights.talker.qk_norms, weights.talker.norm, weights.tables, weights.heads]
     assert {tensor.untyped_storage().data_ptr() for tensor in tensors} <= owned
     attention = fresh.talker.model.layers[1].self_attn

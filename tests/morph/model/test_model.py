@@ -78,6 +78,4 @@ def test_the_summary_says_what_was_loaded(load, precision):
     summary = load("tiny-1.7B", "voice_design", precision).summary()
     dtype = {"fp32": "float32", "bf16": "bfloat16"}[precision]
     loaded = r"0\.00\d+ GB"
-    assert re.fullmatch(
-        rf"tiny-1\.7B-voice_design \(1\.7B VoiceDesign, {dtype}, sdpa, cpu, {loaded}\)", summary
-    )
+    assert re.fullmatch(rf"tiny-1\.7B-voice_design \(1\.7B VoiceDesign, {dtype}, sdpa, cpu, {loaded}\)", summary)

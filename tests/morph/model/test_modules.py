@@ -23,9 +23,7 @@ from tests.morph.pairwise import each_value
 def test_states_of_a_prompt_and_of_steps_are_upstreams(load, shape, precision, attention, part):
     model = load(shape, "base", precision, attention)
     ours, theirs = model.network.get_submodule(part), upstream_of(model).get_submodule(part)
-    states = torch.randn(1, 9, ours.config.hidden_size, generator=torch.Generator().manual_seed(1)).to(
-        model.dtype
-    )
+    states = torch.randn(1, 9, ours.config.hidden_size, generator=torch.Generator().manual_seed(1)).to(model.dtype)
     table = RopeTable.build(ours.config, 9, model.device, model.dtype)
     cache, past = KeyValueCache(), None
     for start, end in ((0, 6), (6, 7), (7, 8), (8, 9)):

@@ -126,9 +126,7 @@ def test_the_tail_can_be_left_out(folder, load, engine):
     other.module.tails.clear()
     prompts = prompts_of(model)
     lines = [
-        Engine(engine).decode(
-            one, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 3, tail=tail)
-        )
+        Engine(engine).decode(one, line_requests(prompts, seeds=SEEDS), GenerateOptions(5, Sampling(), 3, tail=tail))
         for one, tail in ((model, "auto"), (model, "stock"), (other, "auto"))
     ]
     assert_equal(lines[1], lines[2])
@@ -244,7 +242,5 @@ def test_checkpoints_of_the_same_shape_have_different_fingerprints(folder, tmp_p
     other = write_checkpoint(tmp_path / "other", "tiny", "custom_voice", seed=1)
     assert predictor_fingerprint(other) != predictor_fingerprint(folder)
     shutil.copy(folder / FILE, other / FILE)
-    with pytest.raises(
-        ValueError, match=r"crossbar\.safetensors of other was trained for another checkpoint"
-    ):
+    with pytest.raises(ValueError, match=r"crossbar\.safetensors of other was trained for another checkpoint"):
         load_model(other)

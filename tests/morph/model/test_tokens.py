@@ -108,11 +108,7 @@ def test_ids_of_ten_thousand_texts_are_upstreams(folder, theirs):
     draws = random.Random(64)
     texts = [random_text(draws) for _ in range(10_000)]
     ours = [encoding.ids for encoding in read_tokenizer(folder).encode_batch(texts)]
-    wrong = [
-        text
-        for text, ids, wanted in zip(texts, ours, theirs(texts)["input_ids"], strict=True)
-        if ids != wanted
-    ]
+    wrong = [text for text, ids, wanted in zip(texts, ours, theirs(texts)["input_ids"], strict=True) if ids != wanted]
     assert wrong == []
 
 

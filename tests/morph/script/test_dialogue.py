@@ -174,9 +174,7 @@ def test_gain_changes_a_lines_level_in_its_clip_and_in_the_track(speaks, cast):
     assert np.allclose(quiet.lines[1].waveform, plain.lines[1].waveform * 10 ** (-6 / 20), atol=1e-6)
     assert np.array_equal(quiet.joined, np.concatenate([one.waveform for one in quiet.lines]))
     loud = render("BOB: [gain 20] Two.").lines[0]
-    assert np.abs(loud.waveform).max() <= 1 and loud.report.notes[-1].startswith(
-        "Line 1 of the script is too loud"
-    )
+    assert np.abs(loud.waveform).max() <= 1 and loud.report.notes[-1].startswith("Line 1 of the script is too loud")
 
 
 def test_speed_and_pitch_change_a_line_in_its_clip_the_track_and_the_subtitles(speaks, cast):

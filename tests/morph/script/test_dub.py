@@ -40,9 +40,7 @@ def speech(seconds: float, level: float = 0.3, ended: str = "eos") -> Spoken:
     return Spoken(wave, RATE, LineReport("", "Hello.", 10, seconds, ended, 1, error=why))
 
 
-def assembled(
-    captions: list[Cue], seconds: list[float], limits: FitLimits | None = None, **tags: float
-) -> Dub:
+def assembled(captions: list[Cue], seconds: list[float], limits: FitLimits | None = None, **tags: float) -> Dub:
     lines = [DubLine(one, ScriptLine(one.number, "", one.text, **tags)) for one in captions]
     return assemble_dub(lines, [], [speech(one) for one in seconds], limits or FitLimits())
 
@@ -96,9 +94,7 @@ def test_what_does_not_fit_is_heard_in_full_and_the_next_one_waits_and_both_are_
     first, second, _ = made.placed
     assert (first.speed, first.wanted, first.end) == (1.25, 2, round(1.6 * RATE))
     assert starts(made) == [0, 1.6, 3] and second.speed == 1, "there is room enough where it is moved to"
-    assert np.array_equal(made.track[second.start : second.end], second.spoken.waveform), (
-        "nothing else is heard"
-    )
+    assert np.array_equal(made.track[second.start : second.end], second.spoken.waveform), "nothing else is heard"
     assert made.misfits == (
         f"{IS_TOO_LONG}\n"
         "Caption 8 (00:00:01,000, 'Hello.') starts 0.60 s later than its time, because an earlier one goes on."
@@ -131,10 +127,7 @@ def test_the_fit_begins_with_the_speed_that_the_text_asks_for() -> None:
 
 def of(names: str, captions: list[Cue], seconds: list[float], limits: FitLimits | None = None) -> Dub:
     """Return a dub whose captions are spoken by one-letter characters."""
-    lines = [
-        DubLine(one, ScriptLine(one.number, name, one.text))
-        for one, name in zip(captions, names, strict=True)
-    ]
+    lines = [DubLine(one, ScriptLine(one.number, name, one.text)) for one, name in zip(captions, names, strict=True)]
     return assemble_dub(lines, [], [speech(one) for one in seconds], limits or FitLimits())
 
 
@@ -180,9 +173,7 @@ def test_speakers_of_one_caption_are_spoken_in_turn_and_said() -> None:
 
 def test_an_instruction_that_the_checkpoint_does_not_follow_names_its_caption(load) -> None:
     model = load("tiny", "base")
-    captions = (
-        "1\n00:00:01,000 --> 00:00:02,000\n[door]\n\n2\n00:00:03,000 --> 00:00:04,000\nBEN (angry): Never!\n"
-    )
+    captions = "1\n00:00:01,000 --> 00:00:02,000\n[door]\n\n2\n00:00:03,000 --> 00:00:04,000\nBEN (angry): Never!\n"
     request = ScriptRequest(captions, {"BEN": Voice("x_vector", model.size, "Ben", torch.zeros(model.width))})
     with (
         Batch(Synthesizer(model)) as batch,

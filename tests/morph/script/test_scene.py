@@ -102,17 +102,16 @@ def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_ta
     script = ScriptRequest("ANNA: Hello there.\nBOB: [speed 2] It is late.\nANNA: Yes.", cast)
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
-    player = ScenePlayer(
-        parsed, 0, speaks.rate, tape, lambda spoken: [WordTime(spoken.report.text, 1.0, 2.0, 0, 1)]
-    )
+    player = ScenePlayer(parsed, 0, speaks.rate, tape, lambda spoken: [WordTime(spoken.report.text, 1.0, 2.0, 0, 1)])
     hears = player.listen(Listener())
     spoken = speak_lines(speaks, lines, SHORT)
     spoken[2] = replace(spoken[2], report=replace(spoken[2].report, takes=2))
     for index, line in enumerate(spoken):
         hears.on_line(index, line)
-    assert {
-        line: [(one.text, one.start_s, one.end_s) for one in words] for line, words in tape.words.items()
-    } == {0: [("Hello there.", 1.0, 2.0)], 1: [("It is late.", 0.5, 1.0)]}
+    assert {line: [(one.text, one.start_s, one.end_s) for one in words] for line, words in tape.words.items()} == {
+        0: [("Hello there.", 1.0, 2.0)],
+        1: [("It is late.", 0.5, 1.0)],
+    }
 
 
 def test_a_line_with_speed_is_played_when_it_is_complete(cast) -> None:

@@ -86,9 +86,7 @@ def test_a_line_whose_pieces_are_not_known_has_one_caption() -> None:
 def test_a_script_has_a_caption_for_each_sentence_on_request(load) -> None:
     model = load("tiny", "custom_voice")
     cast = {"Anna": preset_voice(model, "vivian")}
-    text = (
-        "ANNA: This is the first of two sentences. [pause 0.5] This is the second one.\nANNA: [speed 2] Yes."
-    )
+    text = "ANNA: This is the first of two sentences. [pause 0.5] This is the second one.\nANNA: [speed 2] Yes."
     options = GenerateOptions(sampling=Sampling(max_new_tokens=7), retries=0)
     with Batch(Synthesizer(model)) as batch:
         parsed, lines = read_script(batch, ScriptRequest(text, cast), options)

@@ -51,9 +51,7 @@ def test_nothing_is_known_without_a_head_that_follows_the_text() -> None:
 
 
 @pytest.mark.parametrize(("mode", "takes"), [("icl", 2), ("x_vector", 1)])
-def test_a_line_after_a_reference_that_echoes_is_spoken_again(
-    load, recording, monkeypatch, mode, takes
-) -> None:
+def test_a_line_after_a_reference_that_echoes_is_spoken_again(load, recording, monkeypatch, mode, takes) -> None:
     model = load("tiny", "base")
     voice = clone_voice(model, recording, 24000, CloneOptions(mode, "a tone that rises"))
     found = iter([True])

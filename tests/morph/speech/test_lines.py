@@ -184,9 +184,7 @@ class Endings:
         ends, judge = {int(seed[1:]): end for seed, end in told.items()}, LinePieces.judge
         self.seeds: list[int] = []
 
-        def judge_as_told(
-            parts: LinePieces, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1
-        ) -> Take:
+        def judge_as_told(parts: LinePieces, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
             self.seeds.append(next_seed(piece.seed, piece.stride, number - 1))
             told = replace(decoded, ended=ends.get(self.seeds[-1], "eos"))
             return judge(parts, piece, told, wave, number)
@@ -228,9 +226,7 @@ def test_the_checkpoint_limits_the_length_of_a_piece(synthesizer, model, voice, 
     monkeypatch.setattr(model, "profile", TextProfile(longest_piece=40))
     options = GenerateOptions(sampling=SHORT, retries=0)
     assert render_lines(synthesizer, [Line(THREE, voice)], options)[0].report.pieces == 3
-    assert (
-        render_lines(synthesizer, [Line(THREE, voice)], replace(options, split_chars=0))[0].report.pieces == 1
-    )
+    assert render_lines(synthesizer, [Line(THREE, voice)], replace(options, split_chars=0))[0].report.pieces == 1
 
 
 def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, monkeypatch) -> None:
@@ -245,9 +241,7 @@ def test_a_piece_is_no_longer_than_the_limit_with_the_stop_that_is_added(model, 
 
 def test_parts_without_a_letter_are_left_out(synthesizer, voice) -> None:
     options = GenerateOptions(sampling=SHORT, split_chars=40, retries=0)
-    text = (
-        "The first part of this text ends here.\n* * *\n" + "-" * 40 + "\nThe second one comes after it all."
-    )
+    text = "The first part of this text ends here.\n* * *\n" + "-" * 40 + "\nThe second one comes after it all."
     assert render_lines(synthesizer, [Line(text, voice)], options)[0].report.pieces == 2
 
 

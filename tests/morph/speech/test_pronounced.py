@@ -45,9 +45,7 @@ def test_readings_are_spoken_and_words_are_shown(model, line: Line, late: bool) 
     assert report.text == TEXT and captions_of(0, spoken)[0].text == "Nguyen met Dr. Who. It is SQL."
     told = compose([spoken], 1.0, [])
     assert "'Nguyen' read as 'win', 'Dr. Who' read as 'doctor hoo', 'SQL' read as 'sequel', spoken as" in told
-    [same] = render_lines(
-        synthesizer, [Line(READ.replace(". I", ". [pause 0.1] I"), line.voice, seed=3)], OPTIONS
-    )
+    [same] = render_lines(synthesizer, [Line(READ.replace(". I", ". [pause 0.1] I"), line.voice, seed=3)], OPTIONS)
     assert same.report.spoken == "" and same.report.readings == ()
     if not late:
         np.testing.assert_allclose(same.waveform, spoken.waveform, atol=1e-4)
@@ -66,15 +64,8 @@ def test_a_key_changes_where_what_is_spoken_does_and_only_there(model, line: Lin
         return batch.key(asked, OPTIONS)
 
     with Batch(Synthesizer(model), 1) as batch:
-        assert (
-            key()
-            == key("It is SQL.", "Nguyen = win")
-            == key("It is <SQL|SQL>.")
-            == key("It is SQL.", "SQL = SQL")
-        )
-        assert (
-            key("It is SQL.", "SQL = sequel") == key("It is <SQL|sequel>.") == key("It is sequel.") != key()
-        )
+        assert key() == key("It is SQL.", "Nguyen = win") == key("It is <SQL|SQL>.") == key("It is SQL.", "SQL = SQL")
+        assert key("It is SQL.", "SQL = sequel") == key("It is <SQL|sequel>.") == key("It is sequel.") != key()
 
 
 def test_sentences_that_come_within_a_mark_wait_for_its_end(model, line: Line) -> None:

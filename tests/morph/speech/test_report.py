@@ -13,9 +13,7 @@ from qwen3_tts_morph.morph.speech.takes import WRONG
 
 def spoken(name: str, text: str, frames: int, ended: str = "eos", pieces: int = 1, **more) -> Spoken:
     report = LineReport(name, text, frames, frames * 0.08, ended, pieces, **more)
-    return Spoken(
-        np.zeros(frames * 1920, dtype=np.float32), 24000, report, engine="engine: eager (as chosen)"
-    )
+    return Spoken(np.zeros(frames * 1920, dtype=np.float32), 24000, report, engine="engine: eager (as chosen)")
 
 
 @pytest.fixture
@@ -57,16 +55,12 @@ def test_every_wrong_ending_is_in_capitals_with_advice(ended):
 
 def test_only_a_few_of_many_wrong_lines_are_named():
     said = outcome([spoken("", f"Line {number}.", 10, "silent") for number in range(30)], 1.0).splitlines()
-    assert (
-        said[0] == "30 of 30 lines went wrong." and said[-2] == "And 25 more: see below." and len(said) == 8
-    )
+    assert said[0] == "30 of 30 lines went wrong." and said[-2] == "And 25 more: see below." and len(said) == 8
 
 
 def test_one_error_of_many_lines_stands_once(model):
     lines = [
-        spoken(
-            "ANNA", f"{number}", 6, "error" if number > 2 else "eos", error="voice 'x' is gone" * (number > 2)
-        )
+        spoken("ANNA", f"{number}", 6, "error" if number > 2 else "eos", error="voice 'x' is gone" * (number > 2))
         for number in range(1, 41)
     ]
     report = describe(model, lines, GenerateOptions(), 1.0)

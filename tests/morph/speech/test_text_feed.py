@@ -37,9 +37,7 @@ The woods are lovely dark and deep
 But I have promises to keep
 And miles to go before I sleep
 And miles to go before I sleep"""
-BULLETS = "Buy:\n" + "\n".join(
-    f"- {what}, and some of plan B" for what in ["apples", "pears", "nuts", "bread"] * 5
-)
+BULLETS = "Buy:\n" + "\n".join(f"- {what}, and some of plan B" for what in ["apples", "pears", "nuts", "bread"] * 5)
 TEXTS = [
     VERSE,
     f"{VERSE} [pause 0.5]\n{VERSE}",
@@ -95,9 +93,7 @@ def random_text(draws: random.Random, words: list[str], longest: int = 12) -> st
 def stub_library(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stand in for the library, which takes long on such texts; return what it is asked."""
     calls: list[str] = []
-    monkeypatch.setattr(
-        kitten_text_processing, "normalize_text", lambda text: calls.append(text) or read_figures(text)
-    )
+    monkeypatch.setattr(kitten_text_processing, "normalize_text", lambda text: calls.append(text) or read_figures(text))
     return calls
 
 

@@ -35,9 +35,7 @@ def model():
 def trace(model, text: str, frames: int, unseen: int = 0) -> Trace:
     """Return a trace that is ``frames`` frames on each token, after frames in which none is seen."""
     count = len(model.texts.spans(text))
-    tokens = np.array(
-        [NO_TOKEN] * unseen + [token for token in range(count) for _ in range(frames)], dtype=np.int32
-    )
+    tokens = np.array([NO_TOKEN] * unseen + [token for token in range(count) for _ in range(frames)], dtype=np.int32)
     ones = np.ones(len(tokens), dtype=np.float32)
     return Trace(tokens, ones, ones)
 

@@ -66,8 +66,7 @@ def plain_distance(model, hidden, codes, sampling: TokenSampling, seq_groups: in
         for group in range(15):
             seen = states[min(group, seq_groups - 1)]
             exact, ours = (
-                plain_distribution(predictor.lm_head[group](one).float(), sampling)
-                for one in (states[group], seen)
+                plain_distribution(predictor.lm_head[group](one).float(), sampling) for one in (states[group], seen)
             )
             distances.append(0.5 * (exact - ours).abs().sum().item())
     return sum(distances) / len(distances)

@@ -91,9 +91,7 @@ def test_a_sentence_is_given_when_the_next_begins(text, complete):
     assert Sentences().add(text) == complete
 
 
-@pytest.mark.parametrize(
-    "row", ["5. ", "A. ", "Dr. ", "word ", "word. ", ".", " ", '"', ". \u00bb", "[1", "\u4f60!"]
-)
+@pytest.mark.parametrize("row", ["5. ", "A. ", "Dr. ", "word ", "word. ", ".", " ", '"', ". \u00bb", "[1", "\u4f60!"])
 def test_a_text_in_small_parts_is_looked_at_in_linear_time(row, monkeypatch) -> None:
     """In characters that are looked at, not in seconds."""
     looked: list[int] = []

@@ -8,9 +8,7 @@ from qwen3_tts_morph.morph.text.files import read_text_file
 TEXT = "ANNA: Größe, 你好 \U0001f600.\n\nBEN: Yes.\n"
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le-mark", "utf-16-be-mark"]
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le-mark", "utf-16-be-mark"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_text_is_the_same_in_every_encoding(tmp_path: Path, encoding: str, end: str) -> None:
     text = TEXT.replace("\n", end)
@@ -20,9 +18,7 @@ def test_a_text_is_the_same_in_every_encoding(tmp_path: Path, encoding: str, end
     assert read_text_file(tmp_path / "a.txt") == TEXT
 
 
-@pytest.mark.parametrize(
-    "text", ["\u4f60\u597d", "\u516b\u5e74", "\u3000\u4f60", "Hi", ""]
-)  # bytes of some are ASCII
+@pytest.mark.parametrize("text", ["\u4f60\u597d", "\u516b\u5e74", "\u3000\u4f60", "Hi", ""])  # bytes of some are ASCII
 def test_short_texts_in_utf_16_are_read(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.txt").write_bytes(text.encode("utf-16"))
     assert read_text_file(tmp_path / "a.txt") == text

@@ -6,9 +6,7 @@ import pytest
 from qwen3_tts_morph.morph.text import names
 
 
-@pytest.mark.parametrize(
-    "name", ["Anna", "Anna K.2", "a-b_c", "名前", "Übername", "x" * 80, "CONrad", "COM10"]
-)
+@pytest.mark.parametrize("name", ["Anna", "Anna K.2", "a-b_c", "名前", "Übername", "x" * 80, "CONrad", "COM10"])
 def test_good_names_are_unchanged(name: str) -> None:
     assert names.check_name(f" {name} ") == name
 

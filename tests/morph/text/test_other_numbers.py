@@ -33,9 +33,7 @@ def test_numbers_are_written_out_and_other_figures_stay(said: None, text: str, w
 
 def test_lines_in_the_checkpoints_language_are_written_out(said: None) -> None:
     normalizer = Normalizer("fr")
-    assert (
-        normalizer.write_out("3 amis").text == normalizer.write_out("3 amis", "French").text == "(3 fr) amis"
-    )
+    assert normalizer.write_out("3 amis").text == normalizer.write_out("3 amis", "French").text == "(3 fr) amis"
     assert normalizer.write_out("3 friends", "english").text == "3 friends"
     assert normalizer.is_quick("3 amis") and set(PERCENT) == set(LANGUAGES)
 
@@ -51,7 +49,4 @@ def test_without_the_library_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_library_knows_the_languages(language: str) -> None:
     num2words = pytest.importorskip("num2words", reason="not run: num2words is not installed").num2words
-    assert (
-        num2words(21, lang=language).isascii() == (language != "ru")
-        and not num2words(3.5, lang=language).isdigit()
-    )
+    assert num2words(21, lang=language).isascii() == (language != "ru") and not num2words(3.5, lang=language).isdigit()

@@ -4,9 +4,7 @@ import pytest
 from qwen3_tts_morph.morph.text.pauses import PausedText, check_spoken, read_pauses, without_pauses
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Hello.", " a [pauses] b ", "[laughs] one [ two", "a pause 0.5", "[pause 1"]
-)
+@pytest.mark.parametrize("text", ["", "Hello.", " a [pauses] b ", "[laughs] one [ two", "a pause 0.5", "[pause 1"])
 def test_a_text_without_pauses_is_unchanged(text: str) -> None:
     assert read_pauses(text) == PausedText((text,), (0.0, 0.0))
     assert without_pauses(text) == text

@@ -145,9 +145,7 @@ def test_many_faults_are_counted_and_a_list_is_bounded() -> None:
 
 def test_readings_that_make_a_text_far_longer_are_refused() -> None:
     text = "字" * 200  # each of them a word
-    with pytest.raises(
-        ValueError, match="text has 200 characters and 40000 as it is read, and 2800 are allowed"
-    ):
+    with pytest.raises(ValueError, match="text has 200 characters and 40000 as it is read, and 2800 are allowed"):
         read(text, f"字 = {'y' * 200}")
 
 

@@ -34,9 +34,7 @@ def heard(text: str) -> str:
     """
     words = re.sub(r"[^\w'\s]|_", " ", text.replace("\u2019", "'")).replace("'", "").split()
     named = [
-        LETTERS[word[0].upper()] + "s"
-        if re.fullmatch("[B-HJ-TV-Z]s", word)
-        else LETTERS.get(word.upper(), word)
+        LETTERS[word[0].upper()] + "s" if re.fullmatch("[B-HJ-TV-Z]s", word) else LETTERS.get(word.upper(), word)
         for word in words
     ]
     return " ".join(named).replace("-", " ").lower()

@@ -26,9 +26,7 @@ FRAMES = 9
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     path = write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny", "tiny", request.param)
     model = load_model(path, LoadOptions("fp32"))
-    model.talker.codec_head.weight[model.config.talker_config.codec_eos_token_id] = (
-        0  # its lines do not end soon
-    )
+    model.talker.codec_head.weight[model.config.talker_config.codec_eos_token_id] = 0  # its lines do not end soon
     return model
 
 

@@ -51,14 +51,10 @@ def test_a_spoilt_recording_is_left_out_with_the_reason(sound, reason) -> None:
 
 
 def test_missing_texts_are_written_and_wrong_ones_are_found() -> None:
-    four = [
-        recorded(speech(2), text, name) for text, name in [(None, "a"), (TEXT, "b"), (TEXT, "c"), (None, "d")]
-    ]
+    four = [recorded(speech(2), text, name) for text, name in [(None, "a"), (TEXT, "b"), (TEXT, "c"), (None, "d")]]
     found = check(*four, by=recogniser("Hello there.", "One, two, three!", "The sea is wide and cold.", " "))
     assert {one.name: one.text for one in found.pairs} == {"a": "Hello there.", "b": TEXT}
-    assert found.refused["c"].startswith(
-        "it says 'The sea is wide and cold.', and its text is 'One two three.'"
-    )
+    assert found.refused["c"].startswith("it says 'The sea is wide and cold.', and its text is 'One two three.'")
     assert found.refused["d"].startswith("no words are recognised in it")
 
 
@@ -71,9 +67,7 @@ def test_recordings_in_another_language_than_most_are_left_out() -> None:
 
 
 def test_without_a_recogniser_a_text_must_be_there_and_about_as_long() -> None:
-    found = check(
-        recorded(speech(2), None), recorded(speech(2), "word " * 60, "b"), recorded(speech(9), "No.", "c")
-    )
+    found = check(recorded(speech(2), None), recorded(speech(2), "word " * 60, "b"), recorded(speech(9), "No.", "c"))
     assert not found.pairs
     assert found.refused["a"] == "it has no words: write what it says into a.txt, or choose a recogniser"
     assert [found.refused[name].split(" for it")[0] for name in "bc"] == [

@@ -78,9 +78,7 @@ def same_speaker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "check_speaker", lambda *_: None)
 
 
-def train(
-    model: Model, places: Places, watcher: Watcher | None = None, asked: VoiceTraining = ASKED
-) -> TrainedVoice:
+def train(model: Model, places: Places, watcher: Watcher | None = None, asked: VoiceTraining = ASKED) -> TrainedVoice:
     return train_voice(model, asked, None, places, watcher or Record())
 
 
@@ -102,9 +100,7 @@ def test_an_adapter_and_its_voice_are_saved_and_shown(load, places) -> None:
     assert adapter.trained_on == model.name and adapt(model, adapter, 1.0, Path()).adapters
     assert all(map(torch.equal, before, weights_of(model)))
     assert torch.equal(load_voice(places.voice).speaker_embedding, trained.voice.speaker_embedding)
-    assert [done[:2] for done in shown.done] == [(1, 4), (2, 4), (3, 4), (4, 4)] and shown.done[-1][
-        2
-    ] == "1 s"
+    assert [done[:2] for done in shown.done] == [(1, 4), (2, 4), (3, 4), (4, 4)] and shown.done[-1][2] == "1 s"
     assert [one.step for one in shown.history] == [0, 2, 4] == [one.step for one in trained.history]
     assert [name for name, _ in shown.samples] == ["after 2 updates", "after 4 updates"]
     assert all(len(sample.waveform) for _, sample in shown.samples)
@@ -112,9 +108,7 @@ def test_an_adapter_and_its_voice_are_saved_and_shown(load, places) -> None:
     assert trained.report.startswith("trained anna on 4 recordings (5 s)")
     assert "s of speech are little" in trained.report
     card = (places.folder / CARD).read_text(encoding="utf-8")
-    assert (
-        f"base_model: {model.name}\n" in card and "The speaker has agreed" in card and trained.report in card
-    )
+    assert f"base_model: {model.name}\n" in card and "The speaker has agreed" in card and trained.report in card
     assert plot_losses(trained.history).shape[2] == 3
 
 
@@ -202,9 +196,7 @@ def test_a_model_or_voice_that_cannot_be_trained_is_named_with_the_fix(checkpoin
 
 
 def test_if_no_recording_can_be_used_each_has_its_reason(load, places) -> None:
-    asked = VoiceTraining(
-        "anna", [Recording("a", noise(2)[None], RATE, TEXT)], refused={"b.wav": "it is broken"}
-    )
+    asked = VoiceTraining("anna", [Recording("a", noise(2)[None], RATE, TEXT)], refused={"b.wav": "it is broken"})
     with pytest.raises(ValueError) as error:
         train(load(), places, asked=asked)
     assert str(error.value).startswith("no recording can be used: b.wav: it is broken\na: no speech is found")

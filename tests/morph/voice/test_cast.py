@@ -41,9 +41,7 @@ def test_the_cast_comes_before_saved_voices_and_presets_and_each_is_made_once():
 def test_a_character_has_the_moods_of_its_voice():
     cast = join_characters(
         given_characters({"ANNA": preset("Clara"), "BEN": preset("Ben"), "BEN (tired)": preset("x")}),
-        named_characters(
-            SAVED, ["Clara (angry)", "clara (sad)", "Ben (tired)", "Ben (sad)", "Eva (sad)"], preset
-        ),
+        named_characters(SAVED, ["Clara (angry)", "clara (sad)", "Ben (tired)", "Ben (sad)", "Eva (sad)"], preset),
     )
     found = [name for name in cast if name not in ("ANNA", "BEN")]
     assert found == ["BEN (tired)", "Clara (angry)", "clara (sad)", "Ben (sad)", "Eva (sad)",
@@ -75,9 +73,7 @@ def test_a_voice_that_says_who_speaks_it_stays_the_same_object():
     model = object()
     anna, ben = (replace(preset(name), by=by) for name, by in (("Anna", model), ("Ben", None)))
     voices = {"ANNA": anna, "BEN": ben}
-    cast = join_characters(
-        given_characters(voices), named_characters(SAVED, ["Anna (angry)", "Ben (sad)"], preset)
-    )
+    cast = join_characters(given_characters(voices), named_characters(SAVED, ["Anna (angry)", "Ben (sad)"], preset))
     spoken = cast.spoken_by({"ANNA": model})
     assert spoken["ANNA"] is anna and spoken["BEN"] is ben
     assert spoken["Anna (angry)"].by is model and spoken["Ben (sad)"].by is None

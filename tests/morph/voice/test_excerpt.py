@@ -72,9 +72,7 @@ def test_a_part_is_better_than_what_is_too_long_or_clipped_elsewhere() -> None:
     assert better_part(long) is None and better_part(long, icl=True) == propose(long)
     longer = measure(np.concatenate([hush(0.5), phrase(4.0)] * 8 + [hush(0.5)]), RATE)
     assert better_part(longer) == propose(longer)
-    spoilt = measure(
-        np.concatenate([hush(0.5), clip(phrase(2) * 4, 0.5), hush(0.5), phrase(4), hush(1)]), RATE
-    )
+    spoilt = measure(np.concatenate([hush(0.5), clip(phrase(2) * 4, 0.5), hush(0.5), phrase(4), hush(1)]), RATE)
     assert better_part(spoilt) == propose(spoilt)
     assert better_part(measure(hush(40, 0.1), RATE)) is None, "of noise no part is better"
 

@@ -80,9 +80,7 @@ def test_a_renamed_voice_keeps_everything_but_its_name(library: VoiceLibrary) ->
     voice = library.load("Anna B")
     assert voice.name == "Anna B" and torch.equal(voice.speaker_embedding, ANNA.speaker_embedding)
     assert describe_file("Anna B", library.find("Anna B"))["description"] == "a calm voice"
-    with pytest.raises(
-        ValueError, match="voice 'Anna' is not in the library: choose one of Anna B, Bob, Ryan"
-    ):
+    with pytest.raises(ValueError, match="voice 'Anna' is not in the library: choose one of Anna B, Bob, Ryan"):
         library.load("Anna")
     library.rename("Ryan", "Rye")
     assert library.find("Rye").parent.name == "more", "a voice stays in its folder"
@@ -203,9 +201,7 @@ def test_a_voice_has_the_list_of_words_beside_its_file(library: VoiceLibrary) ->
     library.rename("Anna", "Anne")
     assert library.load("Anne").pronunciation == (own,) and not beside.exists()
     (library.folder / "Anne.pronunciation.txt").write_text("Nguyen", encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"Anne.pronunciation.txt cannot be read:\nline 1: 'Nguyen' has no ="
-    ):
+    with pytest.raises(ValueError, match=r"Anne.pronunciation.txt cannot be read:\nline 1: 'Nguyen' has no ="):
         library.load("Anne")
     soundfile.write(library.folder / "Ben.wav", np.zeros(10), 24000)
     (library.folder / "Ben.pronunciation.txt").write_text("a = b", encoding="utf-8")

@@ -111,12 +111,8 @@ def test_lines_that_share_what_they_can_have_the_prompts_of_lines_alone(load, re
     )
     for turn in range(2):
         for mode, language in (("icl", "german"), ("x_vector", "german"), ("x_vector", "auto")):
-            for number in range(
-                2
-            ):  # without other references: a new voice may get the address, and id, of a freed one
-                voice = clone_voice(
-                    model, recording * (1 - number / 2), 24000, CloneOptions(mode, "a tone that rises")
-                )
+            for number in range(2):  # without other references: a new voice may get the address, and id, of a freed one
+                voice = clone_voice(model, recording * (1 - number / 2), 24000, CloneOptions(mode, "a tone that rises"))
                 projected.clear()
                 shared = builder.build(f"Hi there, {turn}.", voice, language)
                 assert len(projected) <= 2 or (not turn and not number)

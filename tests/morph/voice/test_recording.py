@@ -60,9 +60,7 @@ def test_a_file_that_is_no_recording_or_no_text_is_named(tmp_path, recording):
         read_recording(tmp_path / "broken.wav")
     soundfile.write(tmp_path / "long.wav", recording, RATE)
     (tmp_path / "long.txt").write_text("a" * (MOST_TEXT_BYTES + 1), encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"long\.txt is larger than 0.008 MB: keep only what the recording says"
-    ):
+    with pytest.raises(ValueError, match=r"long\.txt is larger than 0.008 MB: keep only what the recording says"):
         read_recording(tmp_path / "long.wav")
     (tmp_path / "long.txt").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ValueError, match=r"long\.txt is not text in UTF-8 or UTF-16"):

@@ -81,9 +81,7 @@ def test_of_a_long_recording_an_x_vector_takes_the_first_30_s(base, speech, capl
 
 def test_icl_refuses_a_long_recording_as_its_transcript_would_not_fit(base, speech):
     long = np.tile(speech, 6)
-    with pytest.raises(
-        ValueError, match=r"reference is 4\d\.\d s long and ICL takes at most 30 s: cut it .*x-vector"
-    ):
+    with pytest.raises(ValueError, match=r"reference is 4\d\.\d s long and ICL takes at most 30 s: cut it .*x-vector"):
         clone_voice(base, long, RATE, CloneOptions("icl", "words " * 100))
     about_30_s = long[: 30 * RATE + RATE // 20]
     assert np.array_equal(prepare(about_30_s, refuse_long=True).waveform, about_30_s)
@@ -120,9 +118,7 @@ def test_a_constant_offset_is_removed(speech):
 def test_a_recording_far_over_full_scale_is_turned_down(speech, gain):
     loudest = speech / np.abs(speech).max()
     made = prepare(np.stack([gain * loudest, gain * loudest]))
-    assert made.notes == (
-        f"the recording is {20 * np.log10(gain):.0f} dB over full scale: it was turned down",
-    )
+    assert made.notes == (f"the recording is {20 * np.log10(gain):.0f} dB over full scale: it was turned down",)
     assert np.allclose(made.waveform, loudest, atol=1e-5)
 
 

@@ -92,9 +92,7 @@ def test_presets_are_shifted_where_blends_are_spoken(load):
     assert made.kind == "blend" and made.speakers == (one.name, two.name, three.name)
     check_voice(model, made)
     still = shift_voice(one, Shift([two], [three], 0.0), model)
-    assert torch.equal(
-        PromptBuilder(model).build("Yes.", still).embeds, PromptBuilder(model).build("Yes.", one).embeds
-    )
+    assert torch.equal(PromptBuilder(model).build("Yes.", still).embeds, PromptBuilder(model).build("Yes.", one).embeds)
     with pytest.raises(ValueError, match=r"\(CustomVoice\) cannot be blended with cloned voices"):
         shift_voice(one, Shift([clone("a", 1.0)], [clone("b", 2.0)]), model)
     with pytest.raises(ValueError, match="needs its checkpoint: connect Load Qwen3-TTS Model to model"):

@@ -84,9 +84,7 @@ def test_an_unknown_mode_is_refused(base, recording):
         clone_voice(base, recording, RATE, CloneOptions("quick"))
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"), [("custom_voice", "CustomVoice"), ("voice_design", "VoiceDesign")]
-)
+@pytest.mark.parametrize(("kind", "words"), [("custom_voice", "CustomVoice"), ("voice_design", "VoiceDesign")])
 def test_only_base_checkpoints_clone(load, recording, kind, words):
     with pytest.raises(ValueError, match=f"{words} checkpoint and cannot clone.*load a Base"):
         clone_voice(load("tiny-1.7B", kind), recording, RATE)
@@ -120,9 +118,7 @@ def test_a_clone_takes_no_instruction(load, recording, mode, size):
     """Neither on a Base checkpoint of any size, nor on one that follows instructions: that has no place for a clone."""
     base = load(size, "base")
     clone = clone_voice(base, recording, RATE, CloneOptions(mode, "A tone."))
-    with pytest.raises(
-        ValueError, match=r"does not follow instructions .*: clear .* a mood with Shift Voice"
-    ):
+    with pytest.raises(ValueError, match=r"does not follow instructions .*: clear .* a mood with Shift Voice"):
         check_voice(base, clone, "whispering")
     with pytest.raises(ValueError, match=r"needs a Base checkpoint .* is CustomVoice"):
         check_voice(load(size, "custom_voice"), clone, "whispering")
@@ -171,9 +167,7 @@ def test_a_reference_that_ends_within_its_speech_is_noted_where_it_matters(base)
 
 def test_blends_are_weighted_means():
     one = Voice("x_vector", "0b6", "A", speaker_embedding=torch.tensor([1.0, 0.0, 4.0]))
-    two = Voice(
-        "icl", "0b6", "B", torch.tensor([0.0, 2.0, 8.0]), torch.zeros(3, 16, dtype=torch.int64), "words"
-    )
+    two = Voice("icl", "0b6", "B", torch.tensor([0.0, 2.0, 8.0]), torch.zeros(3, 16, dtype=torch.int64), "words")
     blend = blend_voices([one, two], [3, 1])
     assert torch.allclose(blend.speaker_embedding, torch.tensor([0.75, 0.5, 5.0]))
     assert (blend.kind, blend.model_size, blend.ref_codes, blend.transcript) == (
@@ -218,9 +212,7 @@ def test_voices_that_cannot_be_blended_are_refused():
         ):
             blend_voices(given, [1, 1])
     designed = Voice("design", "0b6", "designed voice", instruct="an old man")
-    with pytest.raises(
-        ValueError, match=r"\(design\) has no speaker embedding: save speech of it and clone that"
-    ):
+    with pytest.raises(ValueError, match=r"\(design\) has no speaker embedding: save speech of it and clone that"):
         blend_voices([small, designed], [1, 1])
     wide = Voice("x_vector", "0b6", "C", speaker_embedding=torch.ones(4))
     with pytest.raises(ValueError, match="have 3 and 4 numbers cannot be blended: make them with one model"):

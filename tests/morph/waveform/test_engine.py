@@ -113,9 +113,7 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
         take_all(BatchCodec(model).begin_waveforms(lines, on_chunk=cancel_at_the_second))
     calls.clear()
     engine.free()
-    assert (
-        np.abs(take_all(engine.begin_waveforms(lines[:1], on_chunk=lambda: calls.append(1)))[0]).max() > 0.01
-    )
+    assert np.abs(take_all(engine.begin_waveforms(lines[:1], on_chunk=lambda: calls.append(1)))[0]).max() > 0.01
     assert len(calls) == 1
 
 
@@ -147,9 +145,7 @@ def test_kernels_are_compiled_ahead_once_per_length_without_changing_samples(mod
     plain, ops = BatchCodec(model), AheadOps()
     engine = BatchCodec(model, ops=ops)
     for line, rows in zip(lines, (1, 1, 2), strict=True):
-        assert np.array_equal(
-            take_all(engine.begin_waveforms(line))[0], take_all(plain.begin_waveforms(line))[0]
-        )
+        assert np.array_equal(take_all(engine.begin_waveforms(line))[0], take_all(plain.begin_waveforms(line))[0])
         assert ops.rows == rows
     engine.free()
     take_all(engine.begin_waveforms(lines[0]))
@@ -178,9 +174,7 @@ def test_rows_of_all_lengths_are_captured_before_a_line_waits_for_them(model, mo
     prepare_all(captures)
     assert [[*one.recordings] for one in graphs] == [[("row", size) for size in reversed(engine.sizes)]]
     made = Recordings.made
-    for ours, theirs in zip(
-        [take_all(engine.begin_waveforms([line]))[0] for line in lines], wanted, strict=True
-    ):
+    for ours, theirs in zip([take_all(engine.begin_waveforms([line]))[0] for line in lines], wanted, strict=True):
         assert_near(ours, theirs)
     assert Recordings.made == made
 

@@ -63,9 +63,7 @@ def test_the_state_after_a_reference_is_that_of_a_line_that_was_decoded(model, m
 def test_of_a_reference_only_what_its_last_chunk_depends_on_is_fed(model, monkeypatch):
     fed: list[int] = []
     step = incremental.decode_step
-    monkeypatch.setattr(
-        incremental, "decode_step", lambda *given: fed.append(int(given[3].sum())) or step(*given)
-    )
+    monkeypatch.setattr(incremental, "decode_step", lambda *given: fed.append(int(given[3].sum())) or step(*given))
     for length, needed in ((299, 299), (300, 0), (301, 26), (375, 100), (640, 65)):
         fed.clear()
         list(feed(rows(model), 0, random_codes(model, length, 7)))
@@ -144,10 +142,7 @@ def test_no_frame_is_begun_ahead_where_a_chunk_begins(model):
     row.start(0, row.pause(0))
     decode(row, {0: codes[299:300]})
     assert not row.begin_ahead(0, codes[300])
-    assert (
-        signal_to_noise(whole_line(model, codes)[-FRAME:], decode(row, {0: codes[300:]})[0].numpy())
-        > FLOAT32_DB
-    )
+    assert signal_to_noise(whole_line(model, codes)[-FRAME:], decode(row, {0: codes[300:]})[0].numpy()) > FLOAT32_DB
 
 
 @pytest.mark.parametrize("lines", [2, 5])

@@ -178,9 +178,7 @@ def test_the_least_recently_used_reference_is_released():
 
 def test_a_row_serves_the_next_stream_if_it_fits(model, monkeypatch):
     engine, made = Engine("graph"), list[RowStream]()
-    monkeypatch.setattr(
-        stream_module, "RowStream", lambda *given: (made.append(RowStream(*given)), made[-1])[1]
-    )
+    monkeypatch.setattr(stream_module, "RowStream", lambda *given: (made.append(RowStream(*given)), made[-1])[1])
     for lines in (4, 3, 2, 1, 2):
         engine.open_codec(model, BATCH, lines)
     assert [row.lines for row in made] == [4, 1, 2]

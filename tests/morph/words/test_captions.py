@@ -107,9 +107,7 @@ LINES = [
 @pytest.mark.parametrize("unit", ["word", "phrase", "sentence"])
 @pytest.mark.parametrize("kind", ["srt", "vtt"])
 def test_captions_are_read_with_the_same_texts_and_times(kind, unit) -> None:
-    text = (
-        TEXT if kind == "vtt" else TEXT.replace("<more>", "more")
-    )  # SRT has no way to write what looks like a mark
+    text = TEXT if kind == "vtt" else TEXT.replace("<more>", "more")  # SRT has no way to write what looks like a mark
     lines, options = (
         [LineWords(spoken(text), "ANN"), LineWords(spoken("Bye.", 9.1234), "Bo")],
         CaptionOptions(kind, unit),

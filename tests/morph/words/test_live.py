@@ -124,13 +124,9 @@ def test_the_words_of_a_stream_are_those_of_its_line(load, monkeypatch, trim_end
     model = load("tiny", "custom_voice")
     monkeypatch.setattr(model, "alignment", AlignmentHead(1, 3))
     text = "One, two; three. [pause 0.3] Four five six seven eight nine and ten, eleven."
-    options = GenerateOptions(
-        sampling=Sampling(max_new_tokens=20), split_chars=40, retries=0, trim_ends=trim_ends
-    )
+    options = GenerateOptions(sampling=Sampling(max_new_tokens=20), split_chars=40, retries=0, trim_ends=trim_ends)
     live, words = LiveWords(text, model.texts.spans), []
-    with stream_lines(
-        Synthesizer(model), [Line(text, preset_voice(model, "ryan"), seed=2)], options
-    ) as stream:
+    with stream_lines(Synthesizer(model), [Line(text, preset_voice(model, "ryan"), seed=2)], options) as stream:
         for chunk in stream:
             if (told := chunk.words) is not None:
                 words += live.add(told.piece, told.text, told.begin / stream.sample_rate, told.trace)

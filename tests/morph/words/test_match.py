@@ -20,9 +20,7 @@ def shown(text: str, said: str) -> str:
     """Return a text whose words are followed by what is spoken for them, where that is something else."""
     written, spoken = words(text), words(said)
     own = owners(written, spoken)
-    groups = [
-        [said for said, row in zip(spoken, own, strict=True) if row == index] for index in range(len(written))
-    ]
+    groups = [[said for said, row in zip(spoken, own, strict=True) if row == index] for index in range(len(written))]
     pairs = zip(written, groups, strict=True)
     return " ".join(word if group == [word] else f"{word}<{' '.join(group)}>" for word, group in pairs)
 
@@ -125,7 +123,5 @@ def test_any_words_are_shared_out_in_order() -> None:
     chance = random.Random(4)
     for _ in range(300):
         written = [chance.choice(["a", "b", "c", "5", "$1", "NASA"]) for _ in range(chance.randrange(1, 12))]
-        spoken = [
-            chance.choice(["a", "b", "c", "five", "one", "dollar", "x"]) for _ in range(chance.randrange(12))
-        ]
+        spoken = [chance.choice(["a", "b", "c", "five", "one", "dollar", "x"]) for _ in range(chance.randrange(12))]
         check(written, spoken)

@@ -26,9 +26,7 @@ def in_frames(words: tuple[WordTime, ...]) -> list[tuple[str, float, float]]:
 
 
 def test_a_word_lasts_as_long_as_its_tokens_and_no_comma_belongs_to_it() -> None:
-    words = line_words(
-        "Hello, big world.", [piece("Hello, big world.", {"Hello": 4, ",": 2, "big": 3, "world": 5})], 2
-    )
+    words = line_words("Hello, big world.", [piece("Hello, big world.", {"Hello": 4, ",": 2, "big": 3, "world": 5})], 2)
     assert in_frames(words) == [("Hello,", 0, 4), ("big", 6, 9), ("world.", 9, 14)]
     assert [(word.first_char, word.last_char) for word in words] == [(0, 6), (7, 10), (11, 17)]
 

@@ -51,9 +51,6 @@ def test_other_lists_are_refused(damage: dict) -> None:
 
 
 def test_published_talkers_have_a_head() -> None:
-    heads = {
-        name: PUBLISHED_HEADS.get(TalkerShape(width, 28, 16))
-        for name, width in (("0.6B", 1024), ("1.7B", 2048))
-    }
+    heads = {name: PUBLISHED_HEADS.get(TalkerShape(width, 28, 16)) for name, width in (("0.6B", 1024), ("1.7B", 2048))}
     assert heads == {"0.6B": AlignmentHead(6, 5), "1.7B": AlignmentHead(3, 0)}
     assert PUBLISHED_HEADS.get(TalkerShape(384, 6, 6)) is None

@@ -65,17 +65,13 @@ def test_a_clip_with_words_lists_them_as_they_are_shown_with_their_times(tmp_pat
     lit = clips.show_words(own)
     assert lit == (("Hi,", 0.0, 0.1), (" \u4f60", 0.2, 0.3), ("\u597d", 0.3, 0.4))
     wave = np.zeros(9600, dtype=np.float32)
-    listed = clips.write_clips(
-        [clips.Clip(wave, 24000, "", "", (), lit), clips.Clip(wave, 24000, "", "")], tmp_path
-    )
+    listed = clips.write_clips([clips.Clip(wave, 24000, "", "", (), lit), clips.Clip(wave, 24000, "", "")], tmp_path)
     assert listed[0]["words"] == list(lit) and "words" not in listed[1]
     assert clips.show_words(()) == ()
 
 
 def test_a_node_shows_a_text_its_clips_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        sys.modules, "folder_paths", SimpleNamespace(get_temp_directory=lambda: str(tmp_path))
-    )
+    monkeypatch.setitem(sys.modules, "folder_paths", SimpleNamespace(get_temp_directory=lambda: str(tmp_path)))
     clip = clips.Clip(np.zeros(240, dtype=np.float32), 24000, "", "Hello.")
     shown = clips.show("Complete.", [clip], report="1.1 times")
     assert (shown["text"], shown["morph_clips_report"]) == (("Complete.",), ("1.1 times",))

@@ -139,8 +139,7 @@ def test_two_hundred_listeners_who_leave_at_random_leave_nothing_behind() -> Non
             with store.announce("5", 24000) as speech:
                 before = len(asyncio.all_tasks())
                 leavers = [
-                    asyncio.create_task(leave(session, http, speech.id, chance.random() / 5))
-                    for _ in range(200)
+                    asyncio.create_task(leave(session, http, speech.id, chance.random() / 5)) for _ in range(200)
                 ]
                 for part in np.split(sine(48000), 50):
                     speech.play(part)

@@ -55,9 +55,7 @@ def test_a_slow_source_is_heard_later_and_has_no_gaps(before: float, likely: flo
 def test_a_fast_source_is_heard_at_once(before: float, begins: float) -> None:
     """After the first chunk where the speed is known, after the second where it is not."""
     said = simulate(3, before, 10)
-    assert (
-        said["begins"] == pytest.approx(begins) and said["gaps"] == 0 and said["heard"] == pytest.approx(10)
-    )
+    assert said["begins"] == pytest.approx(begins) and said["gaps"] == 0 and said["heard"] == pytest.approx(10)
 
 
 def test_where_the_length_is_not_known_nothing_waits() -> None:

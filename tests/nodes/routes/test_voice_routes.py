@@ -59,16 +59,12 @@ def library(tmp_path: Path) -> VoiceLibrary:
 def serve(library: VoiceLibrary, scenario: Callable[[Ask], Awaitable[None]]) -> None:
     async def run() -> None:
         app = web.Application()
-        for (method, path), handler in (
-            routes.VoiceRoutes(lambda: library, lambda: CHECKPOINTS).table().items()
-        ):
+        for (method, path), handler in routes.VoiceRoutes(lambda: library, lambda: CHECKPOINTS).table().items():
             app.router.add_route(method, path, routes.guard(handler))
         async with TestServer(app) as http, aiohttp.ClientSession() as session:
 
             async def ask(path: str = "", method: str = "GET", **options: Any) -> tuple[int, Any]:
-                async with session.request(
-                    method, http.make_url(f"/morph/voices{path}"), **options
-                ) as answer:
+                async with session.request(method, http.make_url(f"/morph/voices{path}"), **options) as answer:
                     is_json = answer.content_type == "application/json"
                     return answer.status, await (answer.json() if is_json else answer.read())
 

@@ -212,10 +212,7 @@ def encoded(lines: list[Any], kind: str, workflow: str, wave: np.ndarray = WAVE)
     """Return the files of a run by their names, with a workflow inside if there is one."""
     made = recordings.recordings_of([values.to_audio(wave, RATE, [line]) for line in lines])
     more = {"workflow": workflow} if workflow else {}
-    return {
-        one.file_name(kind): encode_tagged(one.waveform, RATE, kind, 96, {**more, **one.tags()})
-        for one in made
-    }
+    return {one.file_name(kind): encode_tagged(one.waveform, RATE, kind, 96, {**more, **one.tags()}) for one in made}
 
 
 def state(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -318,7 +315,5 @@ def test_the_track_is_told_from_the_lines(tmp_path: Path) -> None:
     run = recordings.write_run(tmp_path / "x", {one.file_name("wav"): b"1" for one in lines + track})
     shown = recordings.listed(lines + track, run)
     assert [one["track"] for one in shown["morph_clips"]] == [False, False, True]
-    assert [one["version"] for one in shown["morph_clips"]] == [
-        str(path.stat().st_mtime_ns) for path in run.paths
-    ]
+    assert [one["version"] for one in shown["morph_clips"]] == [str(path.stat().st_mtime_ns) for path in run.paths]
     assert shown["text"] == ("saved 3 files in output/x",)

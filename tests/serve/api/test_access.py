@@ -165,9 +165,7 @@ def test_options_out_of_range(change) -> None:
 
 @pytest.mark.parametrize("origin", ["http://\u2603", "http://a\r\nb", "", " "])
 def test_origins_that_a_header_cannot_have(origin: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"origin is .*: give \* or an address such as https://studio.example"
-    ):
+    with pytest.raises(ValueError, match=r"origin is .*: give \* or an address such as https://studio.example"):
         Access(origin=origin)
 
 

@@ -57,9 +57,7 @@ def test_what_the_document_says_of_values_is_true(telling: Client) -> None:
 def test_a_key_is_told_and_not_asked_for_here(client: Client) -> None:
     keyed = Client(App(client.speaker, ServerOptions(Access(key=KEY))), client.speaker)
     paths = keyed.get("/openapi.json").json()["paths"]
-    assert (
-        paths["/v1/models"]["get"]["security"] == [{"key": []}] and "security" not in paths["/health"]["get"]
-    )
+    assert paths["/v1/models"]["get"]["security"] == [{"key": []}] and "security" not in paths["/health"]["get"]
     assert "security" not in client.get("/openapi.json").json()["paths"]["/v1/models"]["get"]
 
 
@@ -78,7 +76,5 @@ def test_the_documentation_has_every_field() -> None:
     pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("server", "server-api")]
     table = "\n".join(text.partition("| field | values |")[2].partition("\n\n")[0] for text in pages)
     assert set(FIELDS) == {
-        name
-        for row in table.splitlines()
-        for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
     }

@@ -162,11 +162,7 @@ def test_a_format_is_encoded_in_threads_of_its_own() -> None:
     finally:
         encoders.close()
     threads = {name: one[0].decode().rpartition("_")[0] for name, one in used.items()}
-    assert (
-        threads["pcm"] == threads["wav"]
-        and threads["mp3"] == threads["flac"]
-        and threads["opus"] == threads["aac"]
-    )
+    assert threads["pcm"] == threads["wav"] and threads["mp3"] == threads["flac"] and threads["opus"] == threads["aac"]
     assert len(set(threads.values())) == 3
     with pytest.raises(RuntimeError):
         encoders.submit("pcm", lambda: (b"", 0))

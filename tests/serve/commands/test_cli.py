@@ -48,9 +48,7 @@ def test_a_slip_of_a_command_is_not_spoken(run: Callable, words: list[str], comm
     assert (done.code, done.out, done.err) == (2, b"", f"speak.py: unknown command {word!r}: {meant}\n")
 
 
-@pytest.mark.parametrize(
-    "text", ["Hello", "Serve.", "Check!", "Voices in the dark", "Speech", "Ja", "\u8bf4"]
-)
+@pytest.mark.parametrize("text", ["Hello", "Serve.", "Check!", "Voices in the dark", "Speech", "Ja", "\u8bf4"])
 def test_a_word_that_is_no_slip_is_a_text(text: str) -> None:
     assert cli.split_command([text]) == ("speak", [text])
 

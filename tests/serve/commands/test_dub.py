@@ -30,9 +30,7 @@ def file(tmp_path: Path) -> Path:
 def test_captions_become_a_track_at_their_times(run, tiny, file, tmp_path, spoken) -> None:
     done = run("dub", file, "--overrun", "0", *tiny)
     out = tmp_path / "film"
-    assert done.code == 0 and done.lines == [str(out / f"film.{end}") for end in ("wav", "srt", "vtt")], (
-        done.err
-    )
+    assert done.code == 0 and done.lines == [str(out / f"film.{end}") for end in ("wav", "srt", "vtt")], done.err
     assert spoken == ["Good morning.", "It is five."]
     assert "1 of 2 captions do not fit:\nCaption 2 (00:00:02,500, 'It is five.')" in done.err
     track, rate = soundfile.read(out / "film.wav")

@@ -42,9 +42,7 @@ def manifest(folder: Path) -> dict:
 def test_a_script_becomes_lines_a_track_and_subtitles(run, tiny, file, tmp_path) -> None:
     done = run("script", file, "--out", "out", "--gap", "0.25", *tiny)
     out = tmp_path / "out"
-    assert done.code == 0 and done.lines == [str(out / f"scene.{end}") for end in ("wav", "srt", "vtt")], (
-        done.err
-    )
+    assert done.code == 0 and done.lines == [str(out / f"scene.{end}") for end in ("wav", "srt", "vtt")], done.err
     told = [name for name in ("1. serena:", "2. ryan:", "3. NARRATOR:", "4. ryan:") if name in done.err]
     assert len(told) == 4, "the report is in the script's order, though long lines are spoken first"
     names = sorted(path.name for path in out.glob("0*.wav"))
@@ -130,10 +128,7 @@ def test_a_recogniser_that_is_not_there_is_one_sentence_before_the_model_is_load
     monkeypatch.setitem(sys.modules, "faster_whisper.utils", SimpleNamespace(download_model=unreachable))
     done = run(*words, "--check-words", *tiny)
     assert done.code == 2 and "Traceback" not in done.err
-    assert (
-        "the recogniser base is not on this machine and cannot be downloaded (no network): connect"
-        in done.err
-    )
+    assert "the recogniser base is not on this machine and cannot be downloaded (no network): connect" in done.err
 
 
 def test_a_saved_line_does_not_keep_its_sound_in_memory(tmp_path: Path) -> None:
@@ -146,15 +141,10 @@ def test_a_saved_line_does_not_keep_its_sound_in_memory(tmp_path: Path) -> None:
 def test_an_edited_script_speaks_only_what_is_new(run, tiny, file, tmp_path, spoken) -> None:
     assert run("script", file, *tiny).code == 0
     spoken.clear()
-    file.write_text(
-        "ERIC: A new first line.\n" + SCRIPT.replace("five.\nNobody", "six.\nNobody"), encoding="utf-8"
-    )
+    file.write_text("ERIC: A new first line.\n" + SCRIPT.replace("five.\nNobody", "six.\nNobody"), encoding="utf-8")
     assert run("script", file, *tiny).code == 0
     assert sorted(spoken) == ["A new first line.", "It is six."], "the second five is the first one, louder"
-    numbered = [
-        manifest(tmp_path / "scene")["saved"][key]["file"][:4]
-        for key in manifest(tmp_path / "scene")["lines"]
-    ]
+    numbered = [manifest(tmp_path / "scene")["saved"][key]["file"][:4] for key in manifest(tmp_path / "scene")["lines"]]
     assert numbered == ["0001", "0002", "0003", "0004", "0005"]
 
 

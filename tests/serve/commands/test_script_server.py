@@ -60,9 +60,9 @@ def script(run: Callable, tmp_path: Path, server: str) -> Callable:
 
 def test_a_server_speaks_all_lines_once_in_the_order_of_the_script(script, asked, tmp_path) -> None:
     done = script("--batch-size", "3")
-    assert done.code == 0 and done.lines == [
-        str(tmp_path / "out" / f"list.{end}") for end in ("wav", "srt", "vtt")
-    ], done.err
+    assert done.code == 0 and done.lines == [str(tmp_path / "out" / f"list.{end}") for end in ("wav", "srt", "vtt")], (
+        done.err
+    )
     assert sorted(asked) == sorted(TEXTS) and "server http://127" in done.err and KEY not in done.err
     captions = (tmp_path / "out" / "list.srt").read_text()
     assert [captions.index(text) for text in TEXTS] == sorted(captions.index(text) for text in TEXTS)

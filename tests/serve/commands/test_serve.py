@@ -70,9 +70,7 @@ def test_ray_that_is_not_installed_is_one_sentence(run: Callable, monkeypatch: p
     from qwen3_tts_morph.serve.process import ray_server, server
 
     found = importlib.util.find_spec
-    monkeypatch.setattr(
-        ray_server.importlib.util, "find_spec", lambda name: found(name) if name != "ray" else None
-    )
+    monkeypatch.setattr(ray_server.importlib.util, "find_spec", lambda name: found(name) if name != "ray" else None)
     monkeypatch.setattr(ray_server, "cluster", lambda: pytest.fail("something was started"))
     monkeypatch.setattr(server, "check_packages", lambda: None)
     done = run("serve", "--ray")

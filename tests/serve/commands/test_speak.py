@@ -75,10 +75,7 @@ def test_text_and_language_are_checked_before_the_model_is_loaded(run, tiny, mon
     mute = run(*(word.format("...") for word in words), *tiny[:2])
     assert mute.code == 2 and "text '...' has no letter and no digit to speak" in mute.err
     other = run(*(word.format("Yes.") for word in words), "--language", "klingon", *tiny[:2])
-    assert (
-        other.code == 2
-        and "language 'klingon' is unknown to tiny-custom_voice: choose one of auto" in other.err
-    )
+    assert other.code == 2 and "language 'klingon' is unknown to tiny-custom_voice: choose one of auto" in other.err
     if "voices" not in words:
         nobody = run(*(word.format("Yes.") for word in words), "--speaker", "nobody", *tiny[:2])
         assert nobody.code == 2 and "speaker 'nobody' is unknown to tiny-custom_voice: choose" in nobody.err

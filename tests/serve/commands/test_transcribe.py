@@ -19,9 +19,7 @@ def recogniser(monkeypatch: pytest.MonkeyPatch) -> None:
             "" if language == "german" else "Hello. Bye.", () if language == "german" else WORDS, "english"
         )
 
-    monkeypatch.setattr(
-        whisper, "load_whisper", lambda size, root: SimpleNamespace(transcribe_words=transcribe)
-    )
+    monkeypatch.setattr(whisper, "load_whisper", lambda size, root: SimpleNamespace(transcribe_words=transcribe))
 
 
 def test_the_words_are_printed_or_written_as_captions(run, recording, tmp_path) -> None:
@@ -39,7 +37,4 @@ def test_the_words_are_printed_or_written_as_captions(run, recording, tmp_path) 
 def test_what_cannot_be_transcribed_is_a_sentence(run, recording) -> None:
     silent = run("transcribe", recording, "--language", "german")
     assert silent.code == 2 and "no words were recognised in" in silent.err
-    assert (
-        "language is 'klingon': choose one of auto, "
-        in run("transcribe", recording, "--language", "klingon").err
-    )
+    assert "language is 'klingon': choose one of auto, " in run("transcribe", recording, "--language", "klingon").err

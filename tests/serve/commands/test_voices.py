@@ -121,10 +121,7 @@ def test_a_recording_is_no_voice(run: Callable, comfyui: Path, tmp_path: Path, r
             ("speak", "Yes.", "--voice", file, "--out", tmp_path / "a.wav"),
         ):
             done = run(*words, *library)
-            assert (
-                done.code == 2
-                and f"{file} is a recording, not a saved voice: save its voice with" in done.err
-            )
+            assert done.code == 2 and f"{file} is a recording, not a saved voice: save its voice with" in done.err
 
 
 def test_a_voice_with_control_characters_does_not_reach_the_terminal(run, comfyui, monkeypatch) -> None:

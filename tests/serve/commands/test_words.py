@@ -90,10 +90,7 @@ def test_a_checkpoint_without_a_head_is_refused_before_it_is_loaded(
     (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nYes.\n")
     said = {"speak": "Yes.", "script": "a.txt", "dub": "a.srt"}[command]
     done = run(command, said, "--words", "w.json", *tiny)
-    assert (
-        done.code == 2
-        and "find one with python -m lab.check --alignment in a clone of the repository" in done.err
-    )
+    assert done.code == 2 and "find one with python -m lab.check --alignment in a clone of the repository" in done.err
 
 
 def test_what_cannot_be_written_is_refused(run, short) -> None:

@@ -354,9 +354,7 @@ def test_one_connection_too_many_is_closed_at_once(talking: str, monkeypatch: py
 def upgraded(url: str, connection: socket.socket) -> None:
     upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     key = f"Sec-WebSocket-Key: {'A' * 22}==\r\n\r\n"
-    connection.sendall(
-        f"GET {PATH}/stream HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n{upgrade}{key}".encode()
-    )
+    connection.sendall(f"GET {PATH}/stream HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n{upgrade}{key}".encode())
     assert b" 101 " in connection.recv(1 << 10)
 
 

@@ -39,9 +39,7 @@ OPTIONS = GenerateOptions(sampling=Sampling(max_seconds=0.8), batch_size=8, retr
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not RAY_PYTHON, reason="not run: Ray is not installed (python run_tests.py --all does so)"
-    ),
+    pytest.mark.skipif(not RAY_PYTHON, reason="not run: Ray is not installed (python run_tests.py --all does so)"),
 ]
 
 

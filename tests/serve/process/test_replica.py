@@ -44,9 +44,7 @@ def arguments(*words: object) -> dict[str, Any]:
 
 
 def test_a_replica_is_the_same_application(speakers, checkpoint, client) -> None:
-    given = arguments(
-        "--checkpoint", checkpoint("tiny", "custom_voice"), "--device", "cpu", "--precision", "fp32"
-    )
+    given = arguments("--checkpoint", checkpoint("tiny", "custom_voice"), "--device", "cpu", "--precision", "fp32")
     app = ray_server.builder(str(pack.ROOT), given)()
     replica = Client(app, speakers[0])
     assert replica.get("/ready").json() == {"ready": True}, "it is ready as soon as it is there"

@@ -82,9 +82,7 @@ def test_the_module_needs_nothing_before_it_runs() -> None:
         "heavy = {'torch', 'numpy', 'starlette', 'anyio', 'fastapi', 'pydantic'}; "
         "print(sorted({name.partition('.')[0] for name in sys.modules} & heavy))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=pack.ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=pack.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -106,9 +104,7 @@ def test_a_name_that_no_host_can_have_is_an_error_of_the_address(host: str) -> N
 def test_an_answer_that_ctrl_c_ends_leaves_no_traceback() -> None:
     def record(error: BaseException | None) -> logging.LogRecord:
         about = None if error is None else (type(error), error, None)
-        return logging.LogRecord(
-            "uvicorn.error", logging.ERROR, "", 0, "Exception in ASGI application", (), about
-        )
+        return logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, "Exception in ASGI application", (), about)
 
     assert not server.is_worth_a_line(record(asyncio.CancelledError()))
     assert not server.is_worth_a_line(record(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no")))

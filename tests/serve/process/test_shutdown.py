@@ -33,9 +33,7 @@ def test_who_waits_and_who_listening_is_told(serve) -> None:
 
     async def main() -> list[httpx.Response]:
         transport = httpx.ASGITransport(client.app)
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://127.0.0.1", timeout=PATIENCE
-        ) as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=PATIENCE) as http:
 
             def post(**more: Any) -> asyncio.Task[httpx.Response]:
                 return asyncio.create_task(http.post("/v1/audio/speech", json=asked("word " * 40, **more)))
@@ -92,9 +90,7 @@ with bind("127.0.0.1", 0) as bound:
 @pytest.mark.parametrize(("seconds", "code"), [("0", 0), ("1000", 1)])
 def test_the_process_ends_whatever_still_runs(seconds: str, code: int) -> None:
     command = [sys.executable, "-c", STUCK, seconds]
-    process = subprocess.Popen(
-        command, cwd=pack.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, cwd=pack.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "started\n"
         process.send_signal(signal.SIGTERM)

@@ -136,9 +136,7 @@ def sentence(caught: pytest.ExceptionInfo) -> str:
 def test_an_honest_server_is_believed(server: Server, liar: Liar) -> None:
     [one] = render(ask_server(server), ONCE, [LINE])
     assert (one.report.ended, one.report.frames, one.engine) == ("eos", 1, "an engine")
-    liar.speak = lambda: stream(
-        [delta(), done(notes=[f"a{ESCAPES}note"], made_by=[ESCAPES], spoken=f"{ESCAPES}.")]
-    )
+    liar.speak = lambda: stream([delta(), done(notes=[f"a{ESCAPES}note"], made_by=[ESCAPES], spoken=f"{ESCAPES}.")])
     [one] = render(ask_server(server), ONCE, [LINE])
     assert one.report.notes == ("a [2J ]0;title gnorw 31m note",)
     assert one.engine.isprintable() and one.report.spoken.isprintable()
@@ -202,9 +200,7 @@ def test_parts_are_read_however_they_are_cut(server: Server, liar: Liar) -> None
     liar.status = {**STATUS, "stream_formats": ["audio", "multipart"]}
     content = json_part(PROGRESS) + PCM + json_part(done()) + END
     for size in (1, 7, len(content)):
-        liar.speak = lambda size=size: StreamingResponse(
-            _cut(content, size), media_type="multipart/mixed; boundary=x"
-        )
+        liar.speak = lambda size=size: StreamingResponse(_cut(content, size), media_type="multipart/mixed; boundary=x")
         [one] = render(ask_server(server), ONCE, [LINE])
         assert (one.report.ended, one.report.frames, len(one.waveform)) == ("eos", 1, 1920)
 

@@ -34,9 +34,7 @@ from starlette.routing import Route
 from tests.serve.conftest import listening
 from tests.serve.remote.rendering import render
 
-RECORDED = json.loads(
-    (Path(__file__).parents[2] / "data" / "vllm_omni_0.30.json").read_text(encoding="utf-8")
-)
+RECORDED = json.loads((Path(__file__).parents[2] / "data" / "vllm_omni_0.30.json").read_text(encoding="utf-8"))
 ANSWERS = {one["name"]: one for one in RECORDED["exchanges"]}
 EXACT = GenerateOptions(15, retries=0)
 VIVIAN = Voice("preset", "", name="vivian", speaker="vivian")
@@ -212,9 +210,7 @@ def test_what_may_work_later_is_asked_for_again(first: Callable[[], Response]) -
     assert len(bodies) == 2 and bodies[0] == bodies[1]
 
 
-@pytest.mark.parametrize(
-    "name", ["unknown voice", "task mismatch", "missing input", "engine failure non-stream"]
-)
+@pytest.mark.parametrize("name", ["unknown voice", "task mismatch", "missing input", "engine failure non-stream"])
 def test_recorded_errors_are_one_sentence_and_not_asked_again(name: str) -> None:
     answers = iter([lambda: recorded(name), lambda: sound(wav())])
     with serving(lambda body: next(answers)()) as (server, bodies):

@@ -5,9 +5,7 @@ from qwen3_tts_morph.serve.remote.servers import Server, find_server, key_variab
 
 
 def test_servers_and_their_keys_come_from_the_environment(monkeypatch) -> None:
-    monkeypatch.setenv(
-        "MORPH_TTS_SERVERS", "studio = http://10.0.0.5:8765/v1/, farm=https://tts.example.org,"
-    )
+    monkeypatch.setenv("MORPH_TTS_SERVERS", "studio = http://10.0.0.5:8765/v1/, farm=https://tts.example.org,")
     monkeypatch.setenv("MORPH_TTS_KEY_FARM", " secret ")
     assert listed_servers() == {
         "studio": Server("studio", "http://10.0.0.5:8765"),

@@ -102,9 +102,7 @@ def test_seq_groups_are_the_server_s_to_do(facts: ServerFacts, client: Client) -
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_cloned_voice_is_sent_with_consent_only(open_server, load, recording, mode: str) -> None:
-    voice = clone_voice(
-        load("tiny", "base"), recording, 24000, CloneOptions(mode, "What it says.", name="Ann")
-    )
+    voice = clone_voice(load("tiny", "base"), recording, 24000, CloneOptions(mode, "What it says.", name="Ann"))
     with open_server(ServerOptions()) as (server, speaker):
         facts, line = ask_server(server), Line("Hello there.", voice, seed=4)
         with (
@@ -140,14 +138,9 @@ def test_a_key_stands_for_what_is_sent_and_the_server(facts: ServerFacts, client
     assert key(replace(facts, fingerprint="")) is None
 
 
-def test_what_a_server_says_of_itself_stays_while_voices_are_sent_and_used(
-    open_server, load, recording
-) -> None:
+def test_what_a_server_says_of_itself_stays_while_voices_are_sent_and_used(open_server, load, recording) -> None:
     """A change would run a workflow again, and everything behind it."""
-    clones = [
-        clone_voice(load("tiny", "base"), recording, 24000, CloneOptions(mode, "Its words."))
-        for mode in MODES
-    ]
+    clones = [clone_voice(load("tiny", "base"), recording, 24000, CloneOptions(mode, "Its words.")) for mode in MODES]
     with open_server(ServerOptions()) as (server, speaker):
         facts = ask_server(server)
         for voice in (*clones, clones[0]):  # the first one becomes the last one used
@@ -173,9 +166,7 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
 ) -> None:
     sent: list[Any] = []
     read = app_module.read_request
-    monkeypatch.setattr(
-        app_module, "read_request", lambda body, *more: sent.append(body) or read(body, *more)
-    )
+    monkeypatch.setattr(app_module, "read_request", lambda body, *more: sent.append(body) or read(body, *more))
     line = ryan(client)
     deliveries = (Delivery(), Delivery(LATER), UNHEARD)
     with RemoteSpeaks(facts) as speaks:
@@ -203,9 +194,7 @@ def test_a_key_is_needed_and_never_shown(open_server) -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(
-        ConnectionError, match=r"server farm \(http://127.0.0.1:9\) cannot be reached .*: start it"
-    ):
+    with pytest.raises(ConnectionError, match=r"server farm \(http://127.0.0.1:9\) cannot be reached .*: start it"):
         ask_server(Server("farm", "http://127.0.0.1:9"))
 
 

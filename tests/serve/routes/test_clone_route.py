@@ -30,9 +30,7 @@ def sound_of(samples: np.ndarray, kind: str = "WAV", rate: int = 24000) -> bytes
 def clone(client: Client, content: bytes, kind: str = "audio/wav", **changes: str) -> httpx.Response:
     params = {"name": "Ann", "consent": "true", **changes}
     headers = {"Content-Type": kind}
-    return client.run(
-        lambda http: http.post("/v1/audio/voices/clone", content=content, params=params, headers=headers)
-    )
+    return client.run(lambda http: http.post("/v1/audio/voices/clone", content=content, params=params, headers=headers))
 
 
 def message(answer: httpx.Response) -> str:
@@ -77,9 +75,7 @@ def test_a_part_of_a_recording_is_the_voice_that_is_made_of_it_alone(serve, load
 @pytest.mark.parametrize("kind", ["FLAC", "OGG", "MP3"])
 def test_compressed_recordings_of_other_rates_are_read(serve, recording, kind) -> None:
     stereo = np.stack([recording, recording], axis=1)
-    assert (
-        clone(serve(kind="base"), sound_of(stereo, kind, 44100), f"audio/{kind.lower()}").status_code == 200
-    )
+    assert clone(serve(kind="base"), sound_of(stereo, kind, 44100), f"audio/{kind.lower()}").status_code == 200
 
 
 def wav_head(rate: int, channels: int, size: int) -> bytes:
@@ -142,9 +138,7 @@ def test_listeners_are_not_stopped_by_a_clone(speaking, recording, monkeypatch) 
     monkeypatch.setattr(clone_route, "WAIT_S", 0.2)
     client, utterance = speaking()
     busy = clone(client, sound_of(recording))
-    assert (
-        busy.status_code == 503 and "between lines" in message(busy) and busy.headers["retry-after"] == "10"
-    )
+    assert busy.status_code == 503 and "between lines" in message(busy) and busy.headers["retry-after"] == "10"
     assert client.speaker.status.speaking == 1 and utterance.take() is not None, "it goes on"
     assert client.get("/v1/audio/voices").json()["data"] == []
     utterance.close()

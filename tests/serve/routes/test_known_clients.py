@@ -171,9 +171,7 @@ BEGINS = {"mp3": b"\xff", "wav": b"RIFF", "pcm": b""}
 @pytest.mark.parametrize(("agent", "body"), SENT.values(), ids=SENT)
 def test_what_clients_send_is_spoken(url: str, agent: str, body: str) -> None:
     accept = "*/*" if agent == AI_SDK else "application/octet-stream"
-    answer = post(
-        url, body, {**JSON, "Authorization": "Bearer sk-none", "Accept": accept, "User-Agent": agent}
-    )
+    answer = post(url, body, {**JSON, "Authorization": "Bearer sk-none", "Accept": accept, "User-Agent": agent})
     fields = json.loads(body)
     assert answer.status_code == 200 and answer.headers["x-request-id"]
     assert answer.headers.get("x-speech-ignored") == ("instructions" if fields.get("instructions") else None)
@@ -183,9 +181,7 @@ def test_what_clients_send_is_spoken(url: str, agent: str, body: str) -> None:
 
 def sound_of_events(text: str) -> bytes:
     """Return the bytes in the events of a complete answer, which openai's clients read by their type."""
-    events = [
-        json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")
-    ]
+    events = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
     assert events[-1]["type"] == "speech.audio.done" and "total_tokens" in events[-1]["usage"]
     return b"".join(base64.b64decode(one["audio"]) for one in events[:-1])
 

@@ -188,9 +188,7 @@ def test_without_a_sound_device_it_speaks_and_says_so(open_page, url) -> None:
     expect(page.locator("#message")).to_contain_text("This browser plays no audio")
 
 
-def test_who_waits_is_told_and_stop_frees_the_row(
-    open_page, page: Page, url, base: Client, monkeypatch
-) -> None:
+def test_who_waits_is_told_and_stop_frees_the_row(open_page, page: Page, url, base: Client, monkeypatch) -> None:
     # No row changes hands within a piece, as where no player has enough to play.
     monkeypatch.setattr(scheduler, "AHEAD_S", math.inf)
     monkeypatch.setattr(scheduler, "LESS_S", math.inf)
@@ -286,9 +284,7 @@ def test_a_voice_is_recorded_and_a_busy_server_waited_for(page: Page, base: Clie
     page.get_by_text("Add a voice", exact=True).click()
     page.get_by_role("button", name="Record with the microphone").click()
     expect(page.get_by_label("Microphone level")).to_be_visible()
-    expect(page.locator("#recorded")).to_have_text(
-        re.compile("^([3-9]|[0-9]{2}) s$")
-    )  # a busy page skips some
+    expect(page.locator("#recorded")).to_have_text(re.compile("^([3-9]|[0-9]{2}) s$"))  # a busy page skips some
     page.get_by_role("button", name="Stop recording").click()
     expect(page.locator("#recorded")).to_contain_text("are recorded")
     page.get_by_role("button", name="I read the text above").click()

@@ -56,10 +56,7 @@ def test_other_things_are_refused(client: Client, sent: object, error: str) -> N
 
 def test_readings_that_make_a_text_far_longer_are_refused(client: Client) -> None:
     answer = client.post(wanted("字" * 1000, pronunciation={"字": "y" * 200}))
-    assert (
-        answer.status_code == 400
-        and "as it is read, and 6000 are allowed" in answer.json()["error"]["message"]
-    )
+    assert answer.status_code == 400 and "as it is read, and 6000 are allowed" in answer.json()["error"]["message"]
 
 
 def test_the_server_and_its_voices_have_lists(serve: Callable[..., Client], tmp_path: Path, load) -> None:

@@ -26,9 +26,7 @@ from tests.serve.conftest import Client, asked
 def test_models_are_listed_as_openai_lists_them(client: Client) -> None:
     for path in ("/v1/models", "/v1/audio/models"):
         listed = client.get(path).json()
-        assert listed["object"] == "list" and {"id", "object", "created", "owned_by"} == set(
-            listed["data"][0]
-        )
+        assert listed["object"] == "list" and {"id", "object", "created", "owned_by"} == set(listed["data"][0])
         assert [one["id"] for one in listed["data"]][:2] == [client.speaker.model.name, "tts-1"]
 
 
@@ -73,9 +71,7 @@ def test_saved_voices_are_offered_while_they_are_there(serve, load, recording, t
     client = serve(ServerOptions(voices=tmp_path), "base")
     assert [one["id"] for one in client.get("/v1/audio/voices").json()["voices"]] == ["Ann"]
     assert client.post({**asked(), "voice": "Ann"}).status_code == 200
-    assert client.speaker.voices.find("Ann") is client.speaker.voices.find("Ann"), (
-        "the codec knows it by its object"
-    )
+    assert client.speaker.voices.find("Ann") is client.speaker.voices.find("Ann"), "the codec knows it by its object"
     broken = client.post({**asked(), "voice": "broken"})
     assert broken.status_code == 400 and "broken.safetensors" in broken.json()["error"]["message"]
     assert str(tmp_path) not in broken.text
@@ -184,9 +180,7 @@ def test_the_page_and_its_files(client: Client) -> None:
         assert response.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize(
-    "path", ["/page/page.js", "/../pyproject.toml", "/v1/nothing", "/serve/api/options.py"]
-)
+@pytest.mark.parametrize("path", ["/page/page.js", "/../pyproject.toml", "/v1/nothing", "/serve/api/options.py"])
 def test_other_addresses_are_not_there(client: Client, path: str) -> None:
     response = client.get(path)
     assert response.status_code == 404 and response.json()["error"]["type"] == "invalid_request_error"
@@ -203,9 +197,7 @@ def test_a_fault_of_the_server_has_no_details(client: Client, monkeypatch) -> No
         raise RuntimeError("secret")
 
     monkeypatch.setattr(type(client.speaker.voices), "entries", fail)
-    monkeypatch.setattr(
-        "qwen3_tts_morph.serve.routes.app.read_request", fail
-    )  # a route that FastAPI sees nothing of
+    monkeypatch.setattr("qwen3_tts_morph.serve.routes.app.read_request", fail)  # a route that FastAPI sees nothing of
     for response in (client.get("/v1/audio/voices"), client.post(asked())):
         assert response.status_code == 500 and "secret" not in response.text
         assert response.json()["error"]["type"] == "server_error" and response.headers["x-request-id"]
@@ -272,6 +264,4 @@ def test_lists_may_be_read_without_the_key(client: Client) -> None:
         for path in ("/v1/audio/voices", "/v1/audio/models"):
             assert keyed.get(path).status_code == (200 if is_open else 401)
         upload = keyed.run(lambda http: http.post("/v1/audio/voices?name=Ann&consent=true", content=b""))
-        assert {upload.status_code, keyed.get("/v1/models").status_code, keyed.post(asked()).status_code} == {
-            401
-        }
+        assert {upload.status_code, keyed.get("/v1/models").status_code, keyed.post(asked()).status_code} == {401}

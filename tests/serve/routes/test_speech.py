@@ -110,9 +110,7 @@ def test_events_carry_the_same_bytes_and_counts(client: Client) -> None:
 
 def test_events_wait_for_each_other_where_that_is_asked_for(client: Client) -> None:
     whole = asked("word " * 20, response_format="pcm", stream_format="sse", sampling={"max_seconds": 4})
-    often, seldom = (
-        events_of(client.post({**whole, **more}).content) for more in ({}, {"event_interval": 10})
-    )
+    often, seldom = (events_of(client.post({**whole, **more}).content) for more in ({}, {"event_interval": 10}))
     assert len(often) > 4 and [name for name, _ in seldom] == [
         *("speech.audio.delta", "speech.audio.delta", "speech.audio.done")
     ], "the first part at once, then the rest"
@@ -127,13 +125,8 @@ def parts_of(response: httpx.Response) -> list[Any]:
     assert response.headers["content-type"].startswith("multipart/mixed; boundary=")
     head = f"Content-Type: {response.headers['content-type']}\r\n\r\n".encode()
     parts = message_from_bytes(head + response.content, policy=email_policy).get_payload()
-    assert [int(one["content-length"]) for one in parts] == [
-        len(one.get_payload(decode=True)) for one in parts
-    ]
-    return [
-        json.loads(one.get_payload()) if one.get_content_type() == "application/json" else one
-        for one in parts
-    ]
+    assert [int(one["content-length"]) for one in parts] == [len(one.get_payload(decode=True)) for one in parts]
+    return [json.loads(one.get_payload()) if one.get_content_type() == "application/json" else one for one in parts]
 
 
 def test_a_complete_sound_may_come_between_parts_that_say_how_it_goes(client: Client) -> None:
@@ -143,9 +136,7 @@ def test_a_complete_sound_may_come_between_parts_that_say_how_it_goes(client: Cl
         answer = client.post({**body, "stream_format": "multipart", **more})
         assert answer.headers["x-speech-seed"] == "3"
         *progress, sound, done = parts_of(answer)
-        assert all(one["type"] == "speech.audio.progress" for one in progress) and bool(progress) == bool(
-            more
-        )
+        assert all(one["type"] == "speech.audio.progress" for one in progress) and bool(progress) == bool(more)
         frames = [one["frames"] for one in progress]
         assert frames == sorted(frames) and all(frame <= 50 for frame in frames)
         assert done["type"] == "speech.audio.done" and done["report"]["ended"] == "cap"
@@ -278,16 +269,12 @@ def test_what_is_refused(client: Client, change, status, param, words) -> None:
     ],
 )
 def test_bodies_that_are_no_request(client: Client, body: bytes, kind: str, status: int) -> None:
-    response = client.run(
-        lambda http: http.post("/v1/audio/speech", content=body, headers={"content-type": kind})
-    )
+    response = client.run(lambda http: http.post("/v1/audio/speech", content=body, headers={"content-type": kind}))
     assert response.status_code == status and error_of(response)
 
 
 def test_a_speed_of_one_and_nulls_are_fine(client: Client) -> None:
-    body = asked(
-        speed=1.0, instructions=None, stream_format=None, language=None, model=client.speaker.model.name
-    )
+    body = asked(speed=1.0, instructions=None, stream_format=None, language=None, model=client.speaker.model.name)
     assert client.post(body).status_code == 200
 
 

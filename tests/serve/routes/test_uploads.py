@@ -33,9 +33,7 @@ def content_of(voice: Voice, folder: Path) -> bytes:
 
 def upload(client: Client, content: bytes, name: str = "Ann", **changes: str) -> httpx.Response:
     params = {"name": name, "consent": "true", **changes}
-    return client.run(
-        lambda http: http.post("/v1/audio/voices", content=content, params=params, headers=BYTES)
-    )
+    return client.run(lambda http: http.post("/v1/audio/voices", content=content, params=params, headers=BYTES))
 
 
 def names(client: Client) -> list[str]:

@@ -34,9 +34,9 @@ def test_a_request_s_voice_is_shifted(client: Client) -> None:
     assert shifted != plain and same_sound(pcm(client, voice_shift={**MOOD, "toward": ["vivian"]}), shifted)
     book, model = client.speaker.voices, client.speaker.model
     made = book.shifted(book.find("ryan"), VoiceShift(toward="vivian", away="serena", strength=0.5))
-    assert (
-        book.shifted(book.find("ryan"), VoiceShift(toward="vivian", away="serena", strength=0.5)) is made
-    ), "it is kept"
+    assert book.shifted(book.find("ryan"), VoiceShift(toward="vivian", away="serena", strength=0.5)) is made, (
+        "it is kept"
+    )
     named = book.shifted(
         replace(book.find("ryan"), name="Ry"), VoiceShift(toward="vivian", away="serena", strength=0.5)
     )

@@ -46,9 +46,7 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
     monkeypatch.setattr(speaker_module, "WARM_VOICES", 2)
     model = load("tiny", "base")
     for name in ("ann", "bob", "cid"):
-        save_voice(
-            Voice("x_vector", model.size, name, torch.ones(model.width)), tmp_path / f"{name}.safetensors"
-        )
+        save_voice(Voice("x_vector", model.size, name, torch.ones(model.width)), tmp_path / f"{name}.safetensors")
     options = ServerOptions(seq_groups=5, warm_groups=(3, 5), rows=3, waiting=2, voices=tmp_path)
     speaker = Speaker(Synthesizer(model), options)
     try:
@@ -62,9 +60,7 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
     finally:
         speaker.close()
     complete = (5, "ann", "sentence")
-    assert spoken == [complete, (5, "ann", "token"), (5, "ann", "sentence")], (
-        "a row is left, at most two wait"
-    )
+    assert spoken == [complete, (5, "ann", "token"), (5, "ann", "sentence")], "a row is left, at most two wait"
     said = [record.getMessage() for record in caplog.records]
     [ready] = [one for one in said if one.startswith("ready: ")]
     assert "3 rows of 1024 positions" in ready and "0 of 0 graphs captured" in ready

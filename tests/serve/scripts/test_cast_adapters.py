@@ -26,7 +26,5 @@ def test_the_moods_of_a_character_are_spoken_with_its_adapter() -> None:
     assert {name for name, who in by.items() if who is None} == {"Clara (sad)", "Ben (sad)", "Clara"}
     both = mark_adapters(cast, ["anna", "Anna (Angry)"])
     assert (both["Anna (angry)"].by, both["ANNA (sad)"].by) == ("Anna (Angry)", "anna")
-    with pytest.raises(
-        ValueError, match="--cast-lora names 'Eva', who is not in the cast: add --cast Eva=VOICE"
-    ):
+    with pytest.raises(ValueError, match="--cast-lora names 'Eva', who is not in the cast: add --cast Eva=VOICE"):
         mark_adapters(cast, ["Eva"])

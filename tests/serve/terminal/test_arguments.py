@@ -100,10 +100,7 @@ def test_out_replaces_no_file_without_a_word(tmp_path, monkeypatch, capsys) -> N
         parse(words[0], [*words[1:], "--overwrite"])
     with pytest.raises(SystemExit, match="2"):
         parse("script", ["scene.txt", "--out", "."])
-    assert (
-        "scene.srt is no earlier run's: choose another folder with --out, or move it away"
-        in capsys.readouterr().err
-    )
+    assert "scene.srt is no earlier run's: choose another folder with --out, or move it away" in capsys.readouterr().err
     (tmp_path / "manifest.json").touch()
     parse("script", ["scene.txt", "--out", "."])
 

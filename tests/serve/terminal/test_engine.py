@@ -41,9 +41,7 @@ def test_a_checkpoint_is_a_folder_a_label_or_a_name(read, checkpoints, tmp_path)
     assert find("--checkpoint", own) == own
     assert find("--checkpoint", "mine", "--comfyui", comfyui) == found
     assert find("--checkpoint", "TTS/mine", "--comfyui", comfyui) == found
-    with pytest.raises(
-        ValueError, match=r"checkpoint yours is neither .* \(found: TTS/mine\): give its folder"
-    ):
+    with pytest.raises(ValueError, match=r"checkpoint yours is neither .* \(found: TTS/mine\): give its folder"):
         find("--checkpoint", "yours", "--comfyui", comfyui)
 
 
@@ -67,9 +65,7 @@ def test_an_unknown_device_is_refused() -> None:
             ValueError, match=rf"^device is '{name}', which torch does not know: choose cpu, cuda, cuda:N"
         ):
             engine.choose_device(name)
-    with pytest.raises(
-        ValueError, match=r"^device meta cannot be used .*: choose cpu, cuda, cuda:N or auto$"
-    ):
+    with pytest.raises(ValueError, match=r"^device meta cannot be used .*: choose cpu, cuda, cuda:N or auto$"):
         engine.choose_device("meta")
 
 

@@ -35,9 +35,7 @@ class Device:
 
     def RawOutputStream(self, **options: Any) -> SimpleNamespace:
         self.opened = options
-        note = {
-            name: lambda name=name: self.done.append(name) for name in ("start", "stop", "abort", "close")
-        }
+        note = {name: lambda name=name: self.done.append(name) for name in ("start", "stop", "abort", "close")}
         return SimpleNamespace(write=self._write, **note)
 
     def _write(self, data: bytes) -> None:

@@ -24,9 +24,7 @@ def test_a_file_that_cannot_be_replaced_stays_complete(tmp_path, monkeypatch) ->
     out = tmp_path / "speech.wav"
     out.write_bytes(b"yesterday's")
     monkeypatch.setattr(Path, "replace", locked)
-    with pytest.raises(
-        ValueError, match=r"speech.wav cannot be written \(Permission denied\): choose another"
-    ):
+    with pytest.raises(ValueError, match=r"speech.wav cannot be written \(Permission denied\): choose another"):
         sound.write_sound(out, np.zeros(100, np.float32), 24000)
     assert out.read_bytes() == b"yesterday's" and list(tmp_path.iterdir()) == [out]
 
@@ -74,9 +72,7 @@ def test_a_header_that_claims_any_length_is_one_sentence(tmp_path: Path, samples
     content[21] = content[21] & 0xF0 | samples >> 32  # 36 bits of STREAMINFO
     content[22:26] = (samples & 0xFFFFFFFF).to_bytes(4, "big")
     path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"cannot be read as a recording: give a wav.*samples: save it again"
-    ):
+    with pytest.raises(ValueError, match=r"cannot be read as a recording: give a wav.*samples: save it again"):
         sound.read_recording(path)
 
 

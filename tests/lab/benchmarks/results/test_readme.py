@@ -78,9 +78,7 @@ def check_voice_table(page: str, *before: str) -> set[tuple[str, int]]:
 
 def test_what_decoding_does_to_the_voice() -> None:
     shown = check_voice_table("docs/log/knob.md")
-    assert {("crossbar", 11), ("upstream", 15)} <= shown, (
-        "the table must also show rows that are off by chance"
-    )
+    assert {("crossbar", 11), ("upstream", 15)} <= shown, "the table must also show rows that are off by chance"
     assert len(check_voice_table("README.md")) == 4
     assert check_voice_table("docs/knob.md", "you want") < shown
 

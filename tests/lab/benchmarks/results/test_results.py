@@ -28,9 +28,7 @@ def stored(folder: Path, rows: list[Row], commit: str) -> list[dict[str, Any]]:
 
 def test_a_figure_is_what_the_time_and_the_frames_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "precision_of", lambda _: "float32")
-    made = make_row(
-        RowSetting("line", "graph", 5, 4), argparse.Namespace(shape="tiny"), None, 500.0, [10, 15] * 2
-    )
+    made = make_row(RowSetting("line", "graph", 5, 4), argparse.Namespace(shape="tiny"), None, 500.0, [10, 15] * 2)
     assert (made.ms_per_frame, made.audio_seconds_per_second, made.rtf) == (40.0, 8.0, 0.125)
 
 

@@ -76,18 +76,14 @@ def test_the_span_of_a_piece_that_is_trimmed_away_is_within_the_line() -> None:
     pieces = [Piece("x", 0, 2), Piece("y", 1, 2, 2.0)]
     for waves_made in ((tone, 0 * tone), (0 * tone, tone)):
         takes = [Take(Decoded(CODES[None], "eos"), wave, "eos") for wave in waves_made]
-        whole, spans = join_pieces(
-            list(zip(pieces, takes, strict=True)), RATE, GenerateOptions(trim_ends=True)
-        )
+        whole, spans = join_pieces(list(zip(pieces, takes, strict=True)), RATE, GenerateOptions(trim_ends=True))
         assert all(0 <= one.start <= one.end <= len(whole) for one in spans), spans
 
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("trim_ends", [False, True])
 @pytest.mark.parametrize("quiet", [0, 2500])
-@pytest.mark.parametrize(
-    "silences", [(0, 0, 0, 0), (0.1, 0, 0, 0.2), (0, 0.3, 0, 0), (0.1, 0.01, 0.5, 0.2)], ids=str
-)
+@pytest.mark.parametrize("silences", [(0, 0, 0, 0), (0.1, 0, 0, 0.2), (0, 0.3, 0, 0), (0.1, 0.01, 0.5, 0.2)], ids=str)
 def test_the_chunks_are_the_line(silences, quiet, trim_ends, late) -> None:
     options = GenerateOptions(trim_ends=trim_ends)
     pieces = [Piece("x", n, 3, silences[n]) for n in range(3)]

@@ -85,9 +85,7 @@ class Codec:
 
         def wait() -> dict[int, np.ndarray]:
             self.device.wait(ready)
-            return {
-                line: part[:, 0].numpy().repeat(SAMPLES).astype(np.float32) for line, part in codes.items()
-            }
+            return {line: part[:, 0].numpy().repeat(SAMPLES).astype(np.float32) for line, part in codes.items()}
 
         return _Waves(self.device, ready, took, wait)
 
@@ -105,9 +103,7 @@ class _Waves(SimpleNamespace):
 class Heard:
     """A line with a player that starts with the first samples."""
 
-    def __init__(
-        self, number: int, speed: Speed, device: Device, begins: int, frames: int, reference: int = 0
-    ):
+    def __init__(self, number: int, speed: Speed, device: Device, begins: int, frames: int, reference: int = 0):
         codes = torch.zeros(reference, 16, dtype=torch.int64) if reference else None
         line = SimpleNamespace(voice=SimpleNamespace(ref_codes=codes))
         speech = SimpleNamespace(options=GenerateOptions(), line=line, is_full=False)
@@ -240,9 +236,7 @@ def test_few_lines_wait_for_one_that_is_to_be_heard_unless_they_run_dry(monkeypa
         turns.step([line.chunks], comes)
         return len(device.steps) - before
 
-    assert [steps_of_a_turn(comes) for comes in (True, True, False)] == [1, 0, 1], (
-        "its own first is not held back"
-    )
+    assert [steps_of_a_turn(comes) for comes in (True, True, False)] == [1, 0, 1], "its own first is not held back"
     assert steps_of_a_turn(True) == 0
     device.now = line.empty_at - 0.001
     assert steps_of_a_turn(True) == 1

@@ -178,9 +178,7 @@ def test_projections_and_heads_are_int8_and_nothing_else(load, load_int8):
         {"greedy": GREEDY, "filtered": FILTERED},
     ),
 )
-def test_the_graph_engines_codes_are_the_eager_engines(
-    load_int8, monkeypatch, shape, seq_groups, rows, sampling
-):
+def test_the_graph_engines_codes_are_the_eager_engines(load_int8, monkeypatch, shape, seq_groups, rows, sampling):
     model = load_int8(shape)
     prompts, seeds = prompts_of(model, rows=rows), [SEEDS[row] for row in rows]
     theirs = eager_lines(model, prompts, seq_groups, sampling, seeds, monkeypatch)

@@ -58,9 +58,7 @@ def test_signs_of_html_are_read_in_srt_too() -> None:
 
 
 def test_webvtt_is_read_and_its_voices_are_marks() -> None:
-    text = (
-        "WEBVTT\n\n00:01.000 --> 00:02.500\n<v Anna>Hello.\n\n00:03.000 --> 00:04.000\n<b>It is late.</b>\n"
-    )
+    text = "WEBVTT\n\n00:01.000 --> 00:02.500\n<v Anna>Hello.\n\n00:03.000 --> 00:04.000\n<b>It is late.</b>\n"
     assert read_captions(text) == [
         caption(1, 1000, 2500, "Hello.", "Anna"),
         caption(2, 3000, 4000, "It is late."),

@@ -12,9 +12,7 @@ def only_line(text: str) -> ScriptLine:
 
 
 def test_lines_pauses_comments_and_blank_lines():
-    script = parse_script(
-        "# a play\n\nBob: Hello.\r\n[pause 0.5]\n  Anna Maria :  Hi there. \n#Bob: no\n", CAST
-    )
+    script = parse_script("# a play\n\nBob: Hello.\r\n[pause 0.5]\n  Anna Maria :  Hi there. \n#Bob: no\n", CAST)
     assert script.items == (ScriptLine(3, "Bob", "Hello."), 0.5, ScriptLine(5, "Anna Maria", "Hi there."))
     assert script.lines == (script.items[0], script.items[2])
 
@@ -109,9 +107,7 @@ def test_the_largest_seed_is_read():
 def test_languages_are_checked_where_given_and_spelled_as_the_model_does():
     languages = ["auto", "german", "english"]
     assert parse_script("[lang German] Bob: Hallo", CAST, languages).lines[0].language == "german"
-    with pytest.raises(
-        ScriptError, match="line 1: 'Klingon' is not in the languages: choose from auto, english"
-    ):
+    with pytest.raises(ScriptError, match="line 1: 'Klingon' is not in the languages: choose from auto, english"):
         parse_script("[lang Klingon] Bob: nuqneH", CAST, languages)
 
 
@@ -262,9 +258,7 @@ def test_a_mood_is_taken_where_the_cast_has_it_and_is_an_instruction_elsewhere(w
     [line] = parse_script(f"{written}: Hello.", ["Anna", "Anna (sad)", "Ben (angry)"]).lines
     assert line.name == "Anna" and line.instruct.lower() == "angry"
     [line] = parse_script(f"{written}: [instruct slowly] Hello.", ["Anna", "Anna (angry)"]).lines
-    assert (line.name, line.instruct) == ("Anna (angry)", "slowly"), (
-        "a mood is no instruction: both may be given"
-    )
+    assert (line.name, line.instruct) == ("Anna (angry)", "slowly"), "a mood is no instruction: both may be given"
 
 
 def test_a_line_without_a_name_is_the_narrators() -> None:

@@ -60,15 +60,10 @@ def test_what_is_words_is_returned_as_it_was(text: str) -> None:
 
 
 def test_sounds_that_are_read_are_no_tags_and_have_no_notes() -> None:
-    assert (
-        with_sounds("[door slams] \u266aLa la\u266a [seed 7] (sighs)")
-        == "(door slams) La la [seed 7] (sighs)"
-    )
+    assert with_sounds("[door slams] \u266aLa la\u266a [seed 7] (sighs)") == "(door slams) La la [seed 7] (sighs)"
 
 
-@pytest.mark.parametrize(
-    "row", ["\u266a", "\u266aa", "#", "# ", "#a", "(", "(a)", "[", "[a]", " ", "\n", ":#", "a\n"]
-)
+@pytest.mark.parametrize("row", ["\u266a", "\u266aa", "#", "# ", "#a", "(", "(a)", "[", "[a]", " ", "\n", ":#", "a\n"])
 def test_a_hundred_thousand_characters_are_read_fast(row: str) -> None:
     """In quadratic time this test would take minutes."""
     without_sounds(row * (100_000 // len(row)))
