@@ -80,6 +80,7 @@ def parser(doc: str | None, frames: int, repeats: int) -> argparse.ArgumentParse
     """Return a parser with the options of every table, and the table's own defaults."""
     made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     made.add_argument("--shape", choices=[*sorted(SHAPES), DEMO], default="0.6B")
+    made.set_defaults(kind="custom_voice")  # of random weights
     made.add_argument("--frames", type=int, default=frames)
     made.add_argument("--repeats", type=int, default=repeats)
     made.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -102,10 +103,11 @@ def load_muted(options: argparse.Namespace) -> Model:
 
 def _load_random(options: argparse.Namespace) -> Model:
     with tempfile.TemporaryDirectory() as folder:
-        path = (options.checkpoints or Path(folder)) / options.shape
+        name = options.shape if options.kind == "custom_voice" else f"{options.shape}_{options.kind}"
+        path = (options.checkpoints or Path(folder)) / name
         if not path.is_dir():
             unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-            write_checkpoint(unfinished, options.shape, "custom_voice", dtype=torch.bfloat16).rename(path)
+            write_checkpoint(unfinished, options.shape, options.kind, dtype=torch.bfloat16).rename(path)
         return _load(path, options)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from lab.benchmarks import batches, codec, frames, prefill
+from lab.benchmarks import batches, codec, frames, prefill, training
 from lab.benchmarks.common import NamedEngine, decode_fixed, load_muted, parser
 from lab.benchmarks.frames import fit_line
 from lab.benchmarks.results import Row, markdown
@@ -70,6 +70,12 @@ def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, caps
     with pytest.raises(SystemExit, match="differ from upstream's"):
         frames.main([*given, "--out", str(tmp_path)])
     assert "the graph engine (greedy) diverges from upstream after 0 of 3 frames" in capsys.readouterr().out
+
+
+def test_training_has_a_row_for_each_batch(tmp_path: Path) -> None:
+    rows = rows_of(training, tmp_path, "--batches", "1", "2", "--steps", "3", "--lines", "12", "--seconds", "0.5")
+    assert [(row["table"], row["batch"]) for row in rows] == [("training", 1), ("training", 2)]
+    assert all(row["update_ms"] > 0 and row["peak_gb"] is None for row in rows)
 
 
 @pytest.mark.slow
