@@ -73,7 +73,7 @@ def test_frames_can_stop_after_the_comparison_with_upstream(tmp_path: Path, caps
 
 
 def test_training_has_a_row_for_each_batch(tmp_path: Path) -> None:
-    rows = rows_of(training, tmp_path, "--batches", "1", "2", "--steps", "3", "--lines", "12", "--seconds", "0.5")
+    rows = rows_of(training, tmp_path, "--batches", "1", "2", "--steps", "3", "--lines", "12", "--seconds", "1")
     assert [(row["table"], row["batch"]) for row in rows] == [("training", 1), ("training", 2)]
     assert all(row["update_ms"] > 0 and row["peak_gb"] is None for row in rows)
 
