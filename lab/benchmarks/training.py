@@ -77,7 +77,7 @@ def measure(model: Model, options: argparse.Namespace, batch: int, rank: int) ->
     encode_ms, (voice, lines) = timed_ms(lambda: make_lines(model, options.lines, options.seconds), model.device)
     encode = read(torch.cuda.max_memory_allocated)
     settle()
-    training = Training(rank=rank, alpha=rank, layers=options.layers, steps=options.steps, batch=batch)
+    training = Training(rank=rank, layers=options.layers, steps=options.steps, batch=batch)
     update_ms, check_ms = timed_training(model, training, voice, lines)
     peak, reserved = read(torch.cuda.max_memory_allocated), read(torch.cuda.max_memory_reserved)
     del lines

@@ -25,10 +25,10 @@ PLAIN = {"peft_type": "LORA", "bias": "none", "lora_dropout": 0.0, "inference_mo
 class LoraLinear(torch.nn.Module):
     """A linear layer with a low-rank update that is trained in float32, begun as peft does."""
 
-    def __init__(self, base: torch.nn.Linear, rank: int, scale: float):
+    def __init__(self, base: torch.nn.Linear, rank: int):
         super().__init__()
         new: Any = {"device": base.weight.device, "dtype": torch.float32}
-        self.base, self.scale = base, scale
+        self.base = base
         self.down = torch.nn.Parameter(torch.empty(rank, base.in_features, **new))
         self.up = torch.nn.Parameter(torch.zeros(base.out_features, rank, **new))
         torch.nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
@@ -36,18 +36,18 @@ class LoraLinear(torch.nn.Module):
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         update = states.float() @ self.down.T @ self.up.T
         known: torch.Tensor = self.base(states)
-        return known + (self.scale * update).to(known.dtype)
+        return known + update.to(known.dtype)
 
     def part(self) -> LowRank:
         """Return a copy of the update, on the CPU."""
         up, down = (one.detach().cpu().clone() for one in (self.up, self.down))
-        return LowRank(up, down, self.scale)
+        return LowRank(up, down, 1.0)
 
 
-def add_lora(model: Model, pattern: str, rank: int, alpha: float) -> tuple[Network, dict[str, LoraLinear]]:
+def add_lora(model: Model, pattern: str, rank: int) -> tuple[Network, dict[str, LoraLinear]]:
     """Return a network with trained layers in place of those whose names match, and these; ``model`` stays as it is."""
     layers = {
-        name: LoraLinear(layer, rank, alpha / rank)
+        name: LoraLinear(layer, rank)
         for name, layer in model.network.named_modules()
         if re.fullmatch(pattern, name) and isinstance(layer, torch.nn.Linear)
     }
@@ -55,7 +55,7 @@ def add_lora(model: Model, pattern: str, rank: int, alpha: float) -> tuple[Netwo
     return network, layers
 
 
-def write_adapter(folder: Path, layers: dict[str, LoraLinear], alpha: float, base: str) -> None:
+def write_adapter(folder: Path, layers: dict[str, LoraLinear], base: str) -> None:
     """Write an adapter's two files; ``base`` is the checkpoint's name. OSError if they cannot be written."""
     tensors = {}
     for name, layer in layers.items():
@@ -66,7 +66,7 @@ def write_adapter(folder: Path, layers: dict[str, LoraLinear], alpha: float, bas
         **PLAIN,
         "base_model_name_or_path": base,
         "r": rank,
-        "lora_alpha": alpha,
+        "lora_alpha": rank,  # the strength is alpha over r, 1
         "target_modules": sorted(layers),
     }
     write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})

@@ -40,8 +40,7 @@ class Training:
     """How to train.
 
     Args:
-        rank: of the adapter.
-        alpha: the adapter is scaled by alpha over rank.
+        rank: of the adapter, and its alpha: it is never scaled.
         layers: one of LAYERS: the code predictor's, the talker's, or both. The talker's change the words most.
         steps: updates.
         rate: the highest learning rate (AdamW).
@@ -57,7 +56,6 @@ class Training:
     """
 
     rank: int = 16
-    alpha: int = 16
     layers: str = "predictor"
     steps: int = 200
     rate: float = 1e-3
@@ -72,9 +70,8 @@ class Training:
         for name in ("rank", "steps", "batch", "frames", "check"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: choose 1 or more")
-        for name in ("alpha", "rate"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}: choose a number above 0")
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"rate is {self.rate}: choose a number above 0")
         for name in ("anchor", "speaker_rate"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}: choose 0 or more")
@@ -121,7 +118,7 @@ class Trainer:
     ):
         torch.manual_seed(options.seed)
         self.model, self.options, self._on_update = model, options, on_update
-        self.network, self.layers = add_lora(model, LAYERS[options.layers], options.rank, options.alpha)
+        self.network, self.layers = add_lora(model, LAYERS[options.layers], options.rank)
         self.weights: list[torch.Tensor] = [one for layer in self.layers.values() for one in (layer.down, layer.up)]
         groups: list[dict[str, Any]] = [{"params": [*self.weights], "lr": options.rate}]
         self.shift: torch.Tensor | None = None
@@ -241,7 +238,7 @@ class Trainer:
 
     def save(self, folder: Path) -> None:
         """Write the adapter as peft does, and read it as the pack does; ValueError if that fails."""
-        write_adapter(folder, self.layers, self.options.alpha, self.model.name)
+        write_adapter(folder, self.layers, self.model.name)
         adapter = read_adapter(folder)
         size = sum(part.up.numel() + part.down.numel() for part in adapter.parts.values())
         log.info("%s: %d layers, %.2f M numbers", folder, len(adapter.parts), size / 1e6)

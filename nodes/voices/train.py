@@ -201,7 +201,6 @@ def request_of(one: Mapping[str, Any], audio: Sequence[Any], transcripts: Sequen
         raise ValueError("there are no recordings: choose a folder, or connect audio")
     options = Training(
         rank=one.get("rank", 16),
-        alpha=one.get("rank", 16),
         layers=one.get("layers", "predictor"),
         steps=one.get("steps") or TRAINING_UPDATES[one["length"]],
         rate=one.get("rate", 1e-3),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,8 @@ from tests.morph.training.sounds import speech, write
 
 if TYPE_CHECKING:
     from tests.comfy.server import ComfyServer
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,7 +49,9 @@ def trained(**changes: Any) -> Graph:
     }  # fmt: skip
 
 
-def test_a_voice_is_trained_spoken_with_and_found_in_the_lists(server: ComfyServer, base_dir: Path) -> None:
+def test_a_voice_is_trained_spoken_with_and_found_in_the_lists(
+    server: ComfyServer, base_dir: Path, model_folders: Path
+) -> None:
     result = server.run(trained())
     assert result.ok, result.error
     report = shown(result, "report")
@@ -68,6 +74,13 @@ def test_a_voice_is_trained_spoken_with_and_found_in_the_lists(server: ComfyServ
     rerun = server.run_freed(trained())
     assert rerun.ok and "It was trained before with the same inputs." in shown(rerun, "report")
     assert (folder / "adapter_model.safetensors").read_bytes() == saved
+    command = [
+        *(sys.executable, ROOT / "speak.py", "train", base_dir / "input" / "anna", "--name", "anna", "--consent"),
+        *("--recogniser", "off", "--layers", "talker", "--rank", "2", "--steps", "3", "--rate", "0.01", "--batch", "2"),
+        *("--checkpoint", model_folders / "Qwen3-TTS-12Hz-0.6B-Base", "--device", "cpu", "--comfyui", base_dir),
+    ]
+    same = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "It was trained before with the same inputs." in same.stderr, "the command line has other settings"
     other = server.run(trained(rank=4))
     assert not other.ok and "a LoRA named anna exists already: choose another name" in str(other.error)
 

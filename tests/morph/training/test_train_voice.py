@@ -97,6 +97,8 @@ def test_an_adapter_and_its_voice_are_saved_and_shown(load, places) -> None:
     }
     assert [*places.folder.parent.iterdir()] == [places.folder]
     adapter = read_adapter(places.folder)
+    config = json.loads((places.folder / "adapter_config.json").read_text())
+    assert config["lora_alpha"] == config["r"] == OPTIONS.rank
     assert adapter.trained_on == model.name and adapt(model, adapter, 1.0, Path()).adapters
     assert all(map(torch.equal, before, weights_of(model)))
     assert torch.equal(load_voice(places.voice).speaker_embedding, trained.voice.speaker_embedding)
