@@ -5,11 +5,9 @@ from importlib import import_module
 from comfy_api.latest import ComfyExtension, io
 
 MODULES = (
-    *("models.load", "models.remote", "saving.save", "sound.audio", "sound.transcribe"),
-    *("speaking.cast", "speaking.generate", "speaking.pronunciation", "speaking.sampling"),
-    *("speaking.script", "speaking.sweep", "voices.library", "voices.train", "voices.trim", "voices.voices"),
+    *("models.load", "models.remote", "saving.save", "sound.audio", "speaking.cast", "speaking.settings"),
+    *("speaking.speak", "speaking.sweep", "voices.library", "voices.train", "voices.voices"),
 )
-
 
 NODES = tuple(
     node

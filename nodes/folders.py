@@ -1,8 +1,11 @@
-"""The folders in which ComfyUI keeps checkpoints, voices and outputs."""
+"""The folders in which ComfyUI keeps checkpoints, voices, cached lines, inputs and outputs."""
 
+from __future__ import annotations
+
+import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
@@ -22,11 +25,15 @@ from ..morph.runtime.atomic_file import FileState, file_state
 from ..morph.text.names import file_names
 from ..morph.voice.library import VoiceLibrary
 from ..serve.terminal.folders import VOICE_FOLDER, Folders
-from .inputs import check_word
+
+if TYPE_CHECKING:
+    from ..morph.kept.cache import LineCache
 
 # Shown instead of an empty list: the page leaves an empty list out of the prompt, so no check could say what to do.
 NO_VOICE = "(no voice is saved)"
 NO_FILE = "(no file is there)"
+SIZE_VARIABLE = "MORPH_TTS_CACHE_MB"  # the most that cached lines may take; 0 caches none
+DEFAULT_MB = 2048
 
 
 def folders() -> Folders:
@@ -65,6 +72,23 @@ def voice_library() -> VoiceLibrary:
     return folders().library
 
 
+def most_megabytes() -> int:
+    """Return how many MB (10^6 bytes) cached lines may take; ValueError unless the setting is a whole number."""
+    value = os.environ.get(SIZE_VARIABLE, "").strip() or str(DEFAULT_MB)
+    if not (value.isascii() and value.isdigit() and len(value) <= 9):
+        raise ValueError(f"{SIZE_VARIABLE} is {value[:40]!r}: write a whole number of MB, 0 to keep no lines")
+    return int(value)
+
+
+def kept_lines() -> LineCache:
+    """Return the cache, to look at it and to clear it. Its folder, which no route of ComfyUI serves, may not exist."""
+    from ..morph.kept.cache import LineCache
+
+    # Below ``user/``: ComfyUI empties ``temp/`` when it starts.
+    folder = Path(folder_paths.get_system_user_directory("qwen3_tts_morph"), "lines")
+    return LineCache(folder, max(1, most_megabytes() * 10**6))
+
+
 def input_files(suffixes: Collection[str]) -> list[str]:
     names = file_names(Path(folder_paths.get_input_directory()))
     return [name for name in names if name.lower().endswith(tuple(suffixes))]
@@ -79,7 +103,8 @@ def chosen_file(name: str, suffixes: Collection[str]) -> Path:
         raise ValueError(
             f"file is {name!r}: upload one with the button below, or put one into ComfyUI's input folder and press R"
         )
-    check_word("file", name)
+    if not isinstance(name, str):  # from a link
+        raise ValueError(f"file is {name!r}: choose one from the list")
     bare, folder = folder_paths.annotated_filepath(name)
     root = Path(folder or folder_paths.get_input_directory()).resolve()
     try:

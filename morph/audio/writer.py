@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...postprocess.pcm import to_s16
+from ...postprocess.convert import to_s16
 from .formats import FORMATS, Format
 
 PIPED_LEVEL = 0.6  # of libsndfile, for mp3: 64 kb/s

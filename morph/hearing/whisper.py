@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...postprocess.checks import check_choice
-from ...postprocess.rates import resample
+from ...postprocess.convert import resample
 from ..options import RECOGNISERS
 from ..words.timing import WordTime
 

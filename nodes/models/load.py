@@ -1,4 +1,4 @@
-"""The nodes Load Model, Load LoRA and Word Check, and the devices of a model by ComfyUI's option strings."""
+"""The nodes Load Model and Load LoRA, recognisers, and the devices of a model by ComfyUI's option strings."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ...morph.checkpoint.find import (
     resolve_checkpoint,
 )
 from ...morph.checkpoint.load import choose_attention, choose_dtype
-from ...morph.hearing.whisper import Whisper, check_installed, load_whisper
-from ...morph.options import ADAPTER_STRENGTH, MOST_RETAKES, RECOGNISER, RECOGNISERS, LoadOptions
+from ...morph.hearing.whisper import Whisper, load_whisper
+from ...morph.options import ADAPTER_STRENGTH, LoadOptions
 from ...morph.setting import settings_of
 from .. import inputs
 from ..folders import folders
 from ..page.progress import NodeProgress, show_progress
-from ..schema import ModelSocket, WordCheckSocket, listed, schema
+from ..schema import ModelSocket, listed, schema
 from .memory import LoadedModel, ManagedModel, check_model, load_managed, shown
 from .remote import ServedModel
 
@@ -79,34 +79,8 @@ def load_recogniser(size: str, progress: NodeProgress) -> Whisper:
     return load_whisper(size, folders().recognisers)
 
 
-class WordCheckSettings(io.ComfyNode):
-    define_schema = schema(
-        "MorphTTSWordCheck",
-        inputs=lambda: [
-            inputs.choice("recogniser", RECOGNISERS, RECOGNISER),
-            inputs.number("most_errors", 5.0, (0.0, 100.0, 1.0)),
-            inputs.number("retakes", 3, (0, MOST_RETAKES)),
-        ],
-        outputs=[WordCheckSocket.Output("check")],
-        hidden=[io.Hidden.unique_id],
-    )
-
-    validate_inputs = inputs.judged(recogniser=lambda _: check_installed())
-
-    @classmethod
-    def execute(cls, recogniser: str, most_errors: float, retakes: int) -> io.NodeOutput:
-        from ...morph.kept.word_check import WordCheck
-
-        with show_progress(cls.hidden.unique_id) as progress:
-            whisper = load_recogniser(recogniser, progress)
-        return io.NodeOutput(WordCheck(whisper, most_errors / 100, retakes))
-
-
 NOT_LISTED = f"cannot list the model folders; still offered are {DEMO_VOICE} and the published checkpoints"
-NO_ADAPTER, NO_LIST = "(no adapter is there)", "cannot list the adapters"
-PLACES = f"models/{ADAPTER_FOLDERS[0]} or models/{ADAPTER_FOLDERS[1]}"
-
-
+NO_ADAPTER = "(no adapter is there)"
 SETTINGS = settings_of(LoadOptions)
 
 
@@ -117,11 +91,7 @@ class LoadModel(io.ComfyNode):
         inputs=lambda: [
             inputs.choice(
                 "checkpoint",
-                [
-                    DEMO_VOICE,
-                    *listed(NOT_LISTED, lambda: list_checkpoints(folders().checkpoints)),
-                    *PUBLISHED,
-                ],
+                [DEMO_VOICE, *listed(NOT_LISTED, lambda: list_checkpoints(folders().checkpoints)), *PUBLISHED],
                 DEMO_VOICE,
             ),
             *(inputs.setting(name, LoadOptions, optional=name == "weights") for name in SETTINGS),
@@ -142,11 +112,7 @@ class LoadModel(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        checkpoint: str,
-        device: str = DEFAULT,
-        more_models: ManagedModel | None = None,
-        **chosen: str,
+        cls, checkpoint: str, device: str = DEFAULT, more_models: ManagedModel | None = None, **chosen: str
     ) -> io.NodeOutput:
         options, more = LoadOptions(**chosen), models_of(more_models)
         path = resolve_checkpoint(checkpoint, folders().checkpoints)
@@ -223,7 +189,9 @@ class LoadLora(io.ComfyNode):
         "MorphTTSLoadLora",
         inputs=lambda: [
             ModelSocket.Input("model"),
-            inputs.choice("adapter", listed(NO_LIST, lambda: list_adapters(folders().adapters), NO_ADAPTER)),
+            inputs.choice(
+                "adapter", listed("cannot list the adapters", lambda: list_adapters(folders().adapters), NO_ADAPTER)
+            ),
             inputs.number("strength", 1.0, (ADAPTER_STRENGTH.low, ADAPTER_STRENGTH.high, 0.05)),
         ],
         outputs=[ModelSocket.Output("adapted_model")],
@@ -249,7 +217,8 @@ class LoadLora(io.ComfyNode):
 def find_adapter(name: str) -> Path:
     """Return an adapter's folder by its label in the list; ValueError for another name."""
     if name == NO_ADAPTER:
-        raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {PLACES} and press R")
+        places = " or ".join(f"models/{folder}" for folder in ADAPTER_FOLDERS)
+        raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {places} and press R")
     found = list_adapters(folders().adapters)
     if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
         raise ValueError(f"adapter is {name!r}, which is not there: press R to reload the list and choose another")

@@ -79,7 +79,12 @@ class LoadedModel:
 
     def __init__(self, synthesizer: Synthesizer, origin: Origin, patcher: WholePatcher | None = None):
         self.synthesizer, self.origin = synthesizer, origin
-        self.patcher = patcher or make_patcher(synthesizer, origin.device)
+        if patcher is None:
+            offload = management.unet_offload_device()
+            # With --highvram models stay where they are: that is this model's device, not ComfyUI's.
+            kept_on = offload if offload.type == "cpu" else origin.device
+            patcher = WholePatcher(synthesizer.model.module, origin.device, kept_on)
+        self.patcher = patcher
         self.patcher.engines.add(synthesizer.engine)
         self._adapted: weakref.WeakValueDictionary[tuple[str, float], LoadedModel] = weakref.WeakValueDictionary()
         # The talker owns the weights: once it is garbage-collected, their memory is free.
@@ -97,12 +102,6 @@ class LoadedModel:
             found = self._adapted[key] = LoadedModel(synthesizer, self.origin, self.patcher)
             self.patcher.size = 0  # it has more weights now: ComfyUI adds them up again
         return found
-
-
-def make_patcher(synthesizer: Synthesizer, device: torch.device) -> WholePatcher:
-    offload = management.unet_offload_device()
-    # With --highvram models stay where they are: that is this model's device, not ComfyUI's.
-    return WholePatcher(synthesizer.model.module, device, offload if offload.type == "cpu" else device)
 
 
 class ManagedModel:

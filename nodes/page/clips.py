@@ -13,7 +13,7 @@ import numpy as np
 
 from ...morph.text.pronunciation import shown_text
 from ...morph.text.scripts.cues import TimedWord
-from ...postprocess.pcm import to_s16
+from ...postprocess.convert import to_s16
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
@@ -84,13 +84,7 @@ def write_clips(clips: Sequence[Clip], folder: Path) -> list[dict[str, Any]]:
 def list_clip(clip: Clip, file: dict[str, str]) -> dict[str, Any]:
     """Return a clip's entry for the page; ``file``: where it is, as ComfyUI's ``/view`` expects it."""
     seconds = clip.waveform.shape[-1] / clip.sample_rate
-    shown = {
-        **file,
-        "name": clip.name,
-        "text": clip.text,
-        "seconds": seconds,
-        "problems": list(clip.problems),
-    }
+    shown = {**file, "name": clip.name, "text": clip.text, "seconds": seconds, "problems": list(clip.problems)}
     more = {"words": list(clip.words), "number": clip.number}
     return shown | {key: value for key, value in more.items() if value}
 

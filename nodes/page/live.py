@@ -18,7 +18,7 @@ from aiohttp import web
 from ...morph.options import FRAME_RATE
 from ...morph.text.duration import likely_frames
 from ...morph.text.pronunciation import shown_text
-from ...postprocess.pcm import to_s16
+from ...postprocess.convert import to_s16
 from .clips import show_words
 
 if TYPE_CHECKING:

@@ -51,10 +51,9 @@ def add_routes(server: Any) -> None:
     """Add the routes to ComfyUI's ``PromptServer``, unless they are there."""
     from comfy.cli_args import args
 
-    from ..folders import checkpoint_labels, local_checkpoints, voice_library
+    from ..folders import checkpoint_labels, kept_lines, local_checkpoints, voice_library
     from ..speaking.common import APP_KEY as DEFAULT_KEY
     from ..speaking.common import DefaultModel
-    from ..speaking.kept_lines import kept_lines
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
         log.warning("another pack serves %s: speech does not play while it is generated", ROOT)
@@ -204,11 +203,7 @@ class Refused(Exception):
 class VoiceRoutes:
     """Handlers for voices; ``open_library`` and ``checkpoints`` run in a thread: they look into folders."""
 
-    def __init__(
-        self,
-        open_library: Callable[[], VoiceLibrary],
-        checkpoints: Callable[[], dict[str, dict[str, Any]]],
-    ):
+    def __init__(self, open_library: Callable[[], VoiceLibrary], checkpoints: Callable[[], dict[str, dict[str, Any]]]):
         self._open_library, self._checkpoints = open_library, checkpoints
         self._one_change = asyncio.Lock()
 

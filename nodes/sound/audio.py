@@ -1,4 +1,4 @@
-"""Audio finishing nodes: Smooth and Normalize, Join Audio, Speed and Pitch."""
+"""The nodes that take audio: Smooth and Normalize, Join Audio, Speed and Pitch, and Transcribe."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 from comfy_api.latest import io, ui
 
+from ...morph.hearing.whisper import check_installed
+from ...morph.options import RECOGNISER, RECOGNISERS
+from ...morph.text.scripts.cues import UNITS
+from ...morph.words.captions import CaptionOptions, LineWords, write_captions
 from ...postprocess import ends, filters
 from ...postprocess.checks import check_choice
 from ...postprocess.join import Spacing, join
 from ...postprocess.loudness import Loudness, normalize_loudness, normalize_peak
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES, Stretch, stretch
 from .. import inputs
-from ..schema import schema
-from .values import facts_of, to_audio, to_waveforms
+from ..models.load import load_recogniser
+from ..page.progress import show_progress
+from ..schema import WordsSocket, schema
+from .values import SpokenWords, facts_of, to_audio, to_waveforms
 
 MODES: dict[str, Callable[[np.ndarray, int, Loudness], np.ndarray]] = {
     "peak": lambda waveform, _, level: normalize_peak(waveform, level.ceiling_db),
@@ -46,12 +52,7 @@ class SmoothNormalize(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        audio: dict[str, Any],
-        low_pass: bool,
-        normalize: str,
-        trim_silence: bool,
-        **given: Any,
+        cls, audio: dict[str, Any], low_pass: bool, normalize: str, trim_silence: bool, **given: Any
     ) -> io.NodeOutput:
         check_choice("normalize", normalize, tuple(MODES))
         level = Loudness(given["lufs"], given["peak_db"])
@@ -126,3 +127,53 @@ class SpeedPitch(io.ComfyNode):
         ]
         done = [to_audio(waveform, rate, facts) for waveform in changed]
         return io.NodeOutput(done, ui=ui.PreviewText("\n".join(lengths)))
+
+
+WORDLESS = "no words were recognised"
+STEPS = 1000  # of the bar, per recording
+
+
+class Transcribe(io.ComfyNode):
+    define_schema = schema(
+        "MorphTTSTranscribe",
+        advanced="unit",
+        inputs=lambda: [
+            io.Audio.Input("audio"),
+            inputs.language(),
+            inputs.choice("recogniser", RECOGNISERS, RECOGNISER),
+            inputs.choice("unit", UNITS, "sentence"),
+        ],
+        outputs=[
+            *(io.String.Output(name, is_output_list=True) for name in ("text", "srt", "detected")),
+            WordsSocket.Output("words", is_output_list=True),
+        ],
+        hidden=[io.Hidden.unique_id],
+        is_input_list=True,
+        is_output_node=True,
+    )
+
+    validate_inputs = inputs.judged(True, recogniser=lambda _: check_installed())
+
+    @classmethod
+    def execute(
+        cls, audio: list[dict[str, Any]], language: list[str], recogniser: list[str], unit: list[str]
+    ) -> io.NodeOutput:
+        inputs.check_filled("audio", audio)
+        inputs.check_word("language", language[0])
+        options = CaptionOptions("srt", unit[0])
+        recordings = [(one.mean(axis=0), sound["sample_rate"]) for sound in audio for one in to_waveforms(sound)]
+        found = []
+        with show_progress(cls.hidden.unique_id) as progress:
+            whisper = load_recogniser(recogniser[0], progress)
+            for before, (waveform, rate) in enumerate(recordings):
+                progress.say(f"transcribing recording {before + 1} of {len(recordings)}")
+
+                def show(done_s: float, length_s: float, before: int = before) -> None:
+                    progress(round(STEPS * (before + done_s / length_s)), STEPS * len(recordings))
+
+                found.append(whisper.transcribe_words(waveform, rate, language[0], show))
+        texts = [one.text for one in found]
+        captions = [write_captions([LineWords(one.words)], options) for one in found]
+        words = [SpokenWords((LineWords(one.words),), "" if one.words else WORDLESS) for one in found]
+        shown = "\n\n".join(f"{one.language}: {one.text or WORDLESS}" for one in found)
+        return io.NodeOutput(texts, captions, [one.language for one in found], words, ui=ui.PreviewText(shown))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ...morph.runtime.atomic_file import FileState
 from ...morph.text.names import name_key
@@ -14,9 +14,6 @@ from ...morph.voice.voice import Voice
 
 if TYPE_CHECKING:
     from .common import AnyModel
-
-
-States: TypeAlias = list[tuple[str, tuple[FileState, ...]]]
 
 
 def check_character(name: str) -> str:
@@ -60,7 +57,7 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
     return {name: voices[number] for number, name in enumerate(names, 1)}
 
 
-def saved_states(text: str | None) -> States:
+def saved_states(text: str | None) -> list[tuple[str, tuple[FileState, ...]]]:
     """Return the saved voices that a script may name, with the states of their files.
 
     A voice counts if its name, or the mood in its name, is anywhere in the text, and the narrator's always does: a few

@@ -23,7 +23,7 @@ from ...morph.voice.fits import needs_of
 from ...morph.voice.recording import read_recording
 from ...morph.voice.voice import Voice
 from .. import inputs
-from ..folders import local_checkpoint_paths
+from ..folders import kept_lines, local_checkpoint_paths, most_megabytes
 from ..models.memory import ManagedModel, check_model, check_word_check, load_managed
 from ..models.remote import ServedModel
 from ..page.clips import Clip, to_clip
@@ -32,8 +32,7 @@ from ..page.progress import show_progress
 from ..schema import WordsSocket, schema
 from ..sound.values import Facts, SpokenWords, describe_seeds, facts_of_line, to_audio, words_of
 from ..voices.voices import PACKED
-from .kept_lines import render_options
-from .pronunciation import lists_of
+from .settings import lists_of
 
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
@@ -216,13 +215,15 @@ class SpeakingNode(io.ComfyNode):
 
         ValueError for unusable inputs, also in place of a ScriptError, whose type users should not see.
         """
-        from ...morph.kept.render import Listener
+        from ...morph.kept.render import Listener, RenderOptions
 
         check_speaking(given)
         node, prompt = cls.hidden.unique_id, cls.hidden.prompt or {}
         sent = prompt.get(node, {}).get("inputs", {})  # ComfyUI gives nodes no input that they do not have
         notes = [f"{name} is ignored: it was removed ({sent[name]})." for name in removed_in(sent)]
-        model, options, render = given.get("model"), options_of(given), render_options(given)
+        model, options = given.get("model"), options_of(given)
+        caches = given.get("reuse_lines", True) and most_megabytes()
+        render = RenderOptions(kept_lines() if caches else None, given.get("word_check"))
         if model is None:
             label, model = default_model().load(cast.values(), node)
             notes.insert(0, f"No model is connected: {label} speaks.")

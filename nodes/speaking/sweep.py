@@ -19,7 +19,6 @@ from .common import to_audios
 
 if TYPE_CHECKING:
     from ...morph.speech.lines import Spoken
-    from ...morph.study.sweep import SweepRow
 
 
 class SweepNode(io.ComfyNode):
@@ -61,11 +60,7 @@ class SweepNode(io.ComfyNode):
         line = Line(**given)
         groups = parse_groups(seq_groups)
         node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)
-        with (
-            model.use() as ready,
-            show_progress(node) as progress,
-            announce(node, ready.model.sample_rate) as page,
-        ):
+        with model.use() as ready, show_progress(node) as progress, announce(node, ready.model.sample_rate) as page:
 
             def play(seq_groups: int, spoken: Spoken) -> None:
                 page.begin(f"SEQ_GROUPS {seq_groups}", given["text"])
@@ -79,11 +74,10 @@ class SweepNode(io.ComfyNode):
             ]
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
         clips = [to_clip(one, f"SEQ_GROUPS {row.seq_groups}") for one, row in pairs]
-        shown = "\n".join(map(in_words, result.rows))
+        # The node shows no table.
+        shown = "\n".join(
+            f"SEQ_GROUPS {row.seq_groups}: {row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}, "
+            f"distance {row.distance:.3f}"
+            for row in result.rows
+        )
         return io.NodeOutput(image, to_audios(result.spoken, facts), table(result), ui=show(shown, clips, compare=True))
-
-
-def in_words(row: SweepRow) -> str:
-    """Return a measured setting as plain text: the node shows no table."""
-    speed = f"{row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}"
-    return f"SEQ_GROUPS {row.seq_groups}: {speed}, distance {row.distance:.3f}"

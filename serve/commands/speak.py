@@ -174,7 +174,7 @@ def speak_complete(
 def speak_live(synthesizer: Synthesizer, line: Line, settings: GenerateOptions, sink: Sink, console: Console) -> Spoken:
     """Stream a line to a sink and return it; the engine's thread runs ahead of the playback."""
     from ...morph.batch.batch import Batch
-    from ...postprocess.pcm import to_s16
+    from ...postprocess.convert import to_s16
 
     with console.progress() as show, Batch(synthesizer, 1, linger_s=None) as batch:
         speech = batch.speak(line, settings)

@@ -20,8 +20,8 @@ from ...morph.speech.pieces import concatenate
 from ...morph.voice.file import save_voice
 from ...morph.voice.voice import Voice
 from ...morph.words.timing import WordTime
+from ...postprocess.convert import resample
 from ...postprocess.ends import trim_ends
-from ...postprocess.rates import resample
 from .facts import SAMPLE_RATE, ServerFacts, read_facts
 from .failure import ENDS_ALL, LATER, NONE, Failure, Remedy, of_status
 from .payload import SpeechJob, uploaded_name

@@ -60,7 +60,7 @@ print(json.dumps([voices.id, voices.template.names, voices.template.min, made]))
 # Other packs' nodes give empty lists, for a blank text, say.
 EMPTY_LISTS = """
 from qwen3_tts_morph.nodes.sound.audio import JoinAudio
-from qwen3_tts_morph.nodes.speaking.generate import GenerateSpeech
+from qwen3_tts_morph.nodes.speaking.speak import GenerateSpeech
 from qwen3_tts_morph.nodes.saving.save import SaveSpeech
 
 for name, run in {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.words.timing import WordTime
-from qwen3_tts_morph.postprocess.pcm import to_s16
+from qwen3_tts_morph.postprocess.convert import to_s16
 
 from tests.nodes.package import load
 

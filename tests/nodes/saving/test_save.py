@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.takes import take_seed
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.postprocess.pcm import to_s16
+from qwen3_tts_morph.postprocess.convert import to_s16
 
 from tests.nodes.package import load
 

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from qwen3_tts_morph.morph.audio.formats import FILES
 from qwen3_tts_morph.morph.audio.writer import encode_by_libsndfile, open_encoder
-from qwen3_tts_morph.postprocess.pcm import to_s16
+from qwen3_tts_morph.postprocess.convert import to_s16
 from qwen3_tts_morph.serve.terminal import sound
 
 

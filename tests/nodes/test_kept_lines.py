@@ -24,7 +24,7 @@ LEFT = f"{'a' * 64}.line.safetensors"
 def kept_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     folders = SimpleNamespace(get_system_user_directory=lambda name: str(tmp_path / f"__{name}"))
     monkeypatch.setitem(sys.modules, "folder_paths", folders)
-    return load("speaking.kept_lines")
+    return load("folders")
 
 
 @pytest.mark.parametrize(("said", "megabytes"), [(None, 2048), ("", 2048), ("0", 0), (" 10 ", 10)])

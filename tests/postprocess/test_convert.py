@@ -1,8 +1,13 @@
-"""Another sample rate: the same tone, as long."""
+"""Samples as integers, and at another sample rate."""
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess.rates import resample
+from qwen3_tts_morph.postprocess.convert import resample, to_s16
+
+
+def test_samples_become_sixteen_bits_as_in_files() -> None:
+    samples = np.array([-1.0, 0.0, 1.0, 0.5, 1 / 65536 + 1e-7], dtype=np.float32)
+    assert to_s16(samples).tolist() == [-32768, 0, 32767, 16384, 1]
 
 
 @pytest.mark.parametrize(("rate", "wanted"), [(22050, 24000), (24000, 16000), (48000, 24000), (24000, 24000)])

@@ -1,6 +1,6 @@
-"""The nodes Render Script, Dub Captions and Script From File."""
+"""The nodes that speak, Generate Speech, Render Script and Dub Captions, and Script From File."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from ...morph.options import FitLimits
 from ...morph.text.files import read_text_file
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
-from ...morph.text.scripts.script import NARRATOR, Script, check_script
+from ...morph.text.scripts.script import NARRATOR, Script, ScriptLine, check_script
 from ...morph.voice.voice import Voice
 from ...postprocess.checks import check_choice
 from .. import inputs
@@ -19,10 +19,73 @@ from ..folders import chosen_file, chosen_state, input_files
 from ..models.memory import check_cast, check_voice
 from ..page.clips import show
 from ..schema import CastSocket, ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket, schema
-from ..sound.values import to_audio
+from ..sound.values import describe_seeds, to_audio
 from .characters import find_characters, saved_states
-from .common import SpeakingNode, speaking_schema
-from .pronunciation import lists_of
+from .common import Performance, SpeakingNode, check_speaking, default_narrator, options_of, speaking_schema
+from .settings import lists_of
+
+
+class GenerateSpeech(SpeakingNode):
+    define_schema = speaking_schema(
+        "MorphTTSGenerateSpeech",
+        advanced="split_chars guard decoding retries normalize_text trim_silence reuse_lines wrong_words",
+        inputs=lambda: [
+            ModelSocket.Input("model", optional=True),
+            VoiceSocket.Input("voice", optional=True),
+            inputs.text_box("text", "Hello! One knob decides how much of my voice is computed step by step."),
+            inputs.language(),
+            inputs.seq_groups(),
+            inputs.seed(),
+            SamplingSocket.Input("sampling", optional=True),
+            inputs.setting("split_chars", optional=True),
+            inputs.setting("guard", optional=True),
+            *inputs.retries(),
+            inputs.setting("wrong_words", optional=True),
+            PronunciationSocket.Input("pronunciation", optional=True),
+        ],
+        outputs=[io.Audio.Output("audio", is_output_list=True), io.String.Output("report", is_output_list=True)],
+        is_input_list=True,
+    )
+
+    validate_inputs = inputs.judged(True, text=inputs.check_text)
+
+    @classmethod
+    def execute(cls, **given: Sequence[Any]) -> io.NodeOutput:
+        """Speak one text, or each text of a list. All texts are checked before the first one is spoken."""
+        takes = inputs.spread(given)
+        for number, take in enumerate(takes, start=1):
+            check_take(take, "text" if len(takes) == 1 else f"text {number} of {len(takes)}")
+        spoken = [cls.speak(take) for take in takes]
+        told = [f"{one.outcome}\n{describe_seeds(one.facts)}" for one in spoken]
+        reports = [one.report for one in spoken]
+        clips = [clip for one in spoken for clip in one.clips()]
+        shown = show("\n".join(told), clips, report="\n\n".join(reports))
+        audios = [audio for one in spoken for audio in one.audios()]
+        return io.NodeOutput(audios, reports, [one.words for one in spoken], ui=shown)
+
+    @classmethod
+    def speak(cls, take: dict[str, Any]) -> Performance:
+        from ...morph.speech.lines import Line
+
+        voice = take.get("voice")
+        fields = {name: take[name] for name in ("text", "language", "seed")}
+        with cls.stage(take, {"voice": voice} if voice else {}) as stage:
+            if voice is None:
+                narrator = default_narrator(stage.model)
+                voice = narrator.make()
+                stage.notes.append(f"No voice is connected: {narrator.origin} {narrator.voice} speaks.")
+            line = Line(voice=voice, **fields, pronunciation=lists_of(take.get("pronunciation")))
+            return stage.end([line], stage.speak([line], Script((ScriptLine(1, "", take["text"]),))))
+
+
+def check_take(take: Mapping[str, Any], name: str) -> None:
+    """Raise ValueError for inputs that cannot be spoken; ``name``: what errors call the text."""
+    check_speaking(take)
+    if take.get("voice") is not None:
+        check_voice(take["voice"])
+    options_of(take)
+    inputs.check_text(take["text"], name)
+
 
 EXAMPLE = """\
 # The narrator speaks lines without a name. 'NAME: text' is for a name of Cast, the saved voices or the speakers.
@@ -86,9 +149,7 @@ class RenderScript(SpeakingNode):
 class ScriptFromFile(io.ComfyNode):
     define_schema = schema(
         "MorphTTSScriptFromFile",
-        inputs=lambda: [
-            inputs.choice("file", [*input_files(KINDS), EXAMPLE_FILE]),
-        ],
+        inputs=lambda: [inputs.choice("file", [*input_files(KINDS), EXAMPLE_FILE])],
         outputs=[io.String.Output("file_text")],
     )
 
