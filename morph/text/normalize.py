@@ -21,26 +21,26 @@ from .split import split_sentences
 
 WORD = re.compile(r"\S+")
 NUMBER = r"\d+(?:\.\d+)?"
-MONEY = r"[$\u00a3\u20ac](?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+MONEY = r"[$£€](?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 MARKED = rf"\d{{1,2}}/\d{{1,2}}/\d{{4}}|\d{{1,2}}:\d\d|{MONEY}|{NUMBER}%"
 ITEM = re.compile(rf"(?:{MARKED})[,;]?|{NUMBER}[,;]", re.ASCII)
 # The first items stay together: text before a list may belong to the first one, as in "May 5, 2020, 2021".
 FIRST_ITEMS = 2
 FIRST_AMOUNTS = 1
 WHOLE = r"0|[1-9]\d{0,8}|[1-9]\d{0,2}(?:,\d{3}){1,3}"
-AMOUNT = re.compile(rf"([$\u00a3\u20ac])({WHOLE})(?:\.(\d\d))?([,;]?)", re.ASCII)
+AMOUNT = re.compile(rf"([$£€])({WHOLE})(?:\.(\d\d))?([,;]?)", re.ASCII)
 LARGE = {10**9: "billion", 10**6: "million"}
 UNITS = {
     "$": (("dollar", "dollars"), ("cent", "cents")),
-    "\u00a3": (("pound", "pounds"), ("penny", "pence")),
-    "\u20ac": (("euro", "euros"), ("cent", "cents")),
+    "£": (("pound", "pounds"), ("penny", "pence")),
+    "€": (("euro", "euros"), ("cent", "cents")),
 }
 log = logging.getLogger(__name__)
 LANGUAGES = ("auto", "english")  # texts in other languages are not changed
 LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
 # Sentences without any of this skip the library, which takes 3 to 10 ms per character, most in rows of figures (one
 # core of an AMD EPYC beside other programs, 2026-11-26).
-FIGURES = re.compile(r"[\d$\u00a3\u20ac%&@\u00b0+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII)
+FIGURES = re.compile(r"[\d$£€%&@°+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII)
 MOST_REMEMBERED = 4096  # parts of sentences: a script is normalized again at every run
 
 

@@ -30,7 +30,7 @@ INITIALS = re.compile(r"[A-ZÀ-Þa-zА-Яа-ю]|[A-Za-zА-я](?:\.[A-Za-zА-я])
 # a letter after one of these is the end of a word: can't, Allons-y
 JOINED = ("'", "’", "-", "\u2010", "\u2011")
 # Characters before the last figures of a number, which is then no ordinal: $25, 10:30, 6/7.
-IN_NUMBERS = ("$", "\u00a3", "\u20ac", ":", "/", ",", "#")
+IN_NUMBERS = ("$", "£", "€", ":", "/", ",", "#")
 # Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
 ABBREVIATIONS = word_set("split.abbreviations")
 # Titles, which are other words in small letters.
@@ -49,7 +49,7 @@ AUXILIARIES = frozenset("am and as can could did do had have may must should so 
 # The word after a dot, once it is complete: texts arrive in parts (see ``arriving.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = word_set("split.never_last")
-FACTORIAL_BEHIND = tuple("=+*/\xd7\xf7<>")
+FACTORIAL_BEHIND = tuple("=+*/×÷<>")
 LAST_WORD = re.compile(r"([A-Za-z]+) \Z")
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
 

@@ -6,18 +6,7 @@ The rules are tables of linear-time patterns by topic. Their order matters: each
 import re
 from functools import lru_cache
 
-from . import (
-    addresses,
-    dates,
-    figures,
-    letters,
-    maths,
-    money,
-    numerals,
-    relations,
-    short_forms,
-    units,
-)
+from . import addresses, amounts, dates, figures, letters, numerals, relations, short_forms
 from .letters import lower_capitals
 from .rules import Rule, apply, keep_stop, rule
 from .words import DIGITS
@@ -28,21 +17,21 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+", ""),  # Wikipedia's, after a sentence or a clause
     rule(r"\b[Ww][Ii]-[Ff][Ii]\b", "Wi Fi"),  # the library joins its parts
     *addresses.RULES,
-    *relations.BOOKS_IN_WHOLE,
+    relations.BOOK_IN_WHOLE,
     *short_forms.RULES,
     *letters.RULES,
     *dates.RULES,
     *figures.TELEPHONES,
-    *maths.RULES,
+    *relations.ARITHMETIC,
     *figures.RULES,
     *relations.RULES,
     *numerals.RULES,
-    *money.RULES,
-    *units.FEET_RULES,
+    *amounts.MONEY_RULES,
+    *amounts.FEET,
     *relations.RANGES,
-    *units.RULES,
+    *amounts.UNIT_RULES,
     *figures.LONG_NUMBERS,
-    *units.QUOTES,
+    amounts.CLOSING_QUOTE,
 )
 # Sentences: a cached line is normalized for its key and again when it is spoken, a script at every run.
 MOST_REMEMBERED = 4096
@@ -57,7 +46,7 @@ def before(sentence: str) -> str:
 @lru_cache(MOST_REMEMBERED)
 def after(sentence: str) -> str:
     """Normalize the library's result: remaining capitals and digits, and the case of months."""
-    sentence = lower_capitals(sentence.replace(units.CLOSING, '"'))
+    sentence = lower_capitals(sentence.replace(amounts.CLOSING, '"'))
     sentence = DIGIT.sub(lambda match: f" {DIGITS[int(match[0])]} ", sentence)
     sentence = dates.MONTH_OF_DAY.sub(lambda match: match[0].title(), sentence)
     sentence = " ".join(sentence.split())

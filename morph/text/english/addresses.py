@@ -8,12 +8,9 @@ from .rules import Rule, alternatives, rule
 from .short_forms import DIRECTIONS
 from .words import in_pairs
 
-# example.org/about, https://example.org
-SITE = re.compile(r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)")
 PORT = re.compile(
     r"(?<![\w.-])(localhost|(?:\d{1,3}\.){3}\d{1,3}|(?:[\w-]+\.)+[a-z]{2,10}):(\d{2,4})(?!\w)"
 )  # localhost:8080
-WINDOWS_PATH = re.compile(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)")
 SIGN_NAMES = table("addresses.sign_names")
 FILE = re.compile(rf"(?<![\w./@])([\w-]{{1,60}})\.({alternatives_of('addresses.files')})(?![\w/]|\.\w)")
 READ_AS_WORDS = frozenset("com org net gov zip gif json bat log ini wav flac tar yaml toml jpeg".split())  # noqa: SIM905
@@ -30,7 +27,6 @@ SPELLED_ENDS = frozenset("io ai tv uk de fr nl eu ch jp au ca".split())  # noqa:
 # States after a town: Portland, OR.
 STATES = table("addresses.states")
 NEWS_STATES = table("addresses.news_states")
-STATE = re.compile(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)")
 # N. Korea, NE winds; British codes after a town: SW1Y 4LB
 PARTS_OF_COUNTRIES = re.compile(rf"\b([NSEW])\. (?=(?:{alternatives_of('addresses.parts_of_countries')})\b)")
 CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
@@ -81,16 +77,17 @@ RULES: tuple[Rule, ...] = (
     rule(r"\b((?i:dial|press) )\*(?!\*)", r"\1star "),
     rule(r"\b(?i:(ctrl|cmd|alt|shift)) ?\+ ?(?i:(del)\b|(?=\w))", _key),
     (PORT, lambda match: f"{match[1]} colon {in_pairs(match[2])}"),
-    (SITE, _site),
+    # example.org/about, https://example.org
+    rule(r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)", _site),
     (DOMAIN, lambda match: _host(match[1])),
     (PARTS_OF_COUNTRIES, lambda match: DIRECTIONS[match[1]] + " "),
     (CORNERS, lambda match: DIRECTIONS[match[1]].lower()),
-    (STATE, lambda match: STATES[match[1]]),
+    rule(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)", lambda match: STATES[match[1]]),
     rule(r"\b([A-Z]{1,2})(\d{1,2})([A-Z]?) (\d)([A-Z]{2})\b(?![.\w])", _postcode),
     # Boston, Mass.
     rule(rf"(?<=[a-z], )({alternatives(NEWS_STATES)})\.(?=,| [a-z]|\Z)", lambda match: NEWS_STATES[match[1]]),
     (OTHER_STATES, lambda match: "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"),
-    (WINDOWS_PATH, lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
+    rule(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)", lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
     rule(r"(?<![^\s\"'(\[,:;])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)", lambda match: _named(match[0])),
     rule(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])", " underscore "),
     rule(r"(?<![\w.@])@(?=[A-Za-z]\w)", "at "),

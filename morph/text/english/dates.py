@@ -19,7 +19,7 @@ ORDINAL_NOUN = re.compile(
 )
 # the 80s
 SHORT_DECADE = re.compile(
-    r"(?<![\w.,:$\u00a3\u20ac/-])'?([2-9])0'?s(?!\w|-(?!style|era|inspired|themed))(?! (?:timer|timeout|exposure)\b)"
+    r"(?<![\w.,:$£€/-])'?([2-9])0'?s(?!\w|-(?!style|era|inspired|themed))(?! (?:timer|timeout|exposure)\b)"
 )
 ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
 ERAS = {"AD": "ay dee", "BC": "bee see", "CE": "see ee", "BCE": "bee see ee"}
@@ -41,13 +41,9 @@ MONTH_OF_DAY = re.compile(rf"\b({'|'.join(month.lower() for month in MONTHS)})(?
 # Times: 7-9 pm, 9:00-17:00; office hours, which cross noon: a 9-5 job
 HALF_DAY = r" ?[ap]\.?m\b\.?"
 TIME = rf"\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})"
-TIME_SPAN = re.compile(
-    rf"(?i)(?<![\w:.,/$-])(\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})?) ?- ?(?={TIME}|\d{{1,2}}:\d\d(?![:\d]))"
-)
-OFFICE_HOURS = re.compile(r"(?i)\b((?:from|open|work|works|worked|working|a|hours) )(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)")
 # at 10.30, the 10.30 train; not at 1.25 percent
 EUROPEAN_TIME = re.compile(
-    r"\b((?i:at|until|till) )([01]?\d|2[0-3])\.([0-5]\d)(?![\d%]|[.,:]\d| ?(?:%|[a-zA-Z\u00b0]{1,3}\b(?<!am)(?<!pm)"
+    r"\b((?i:at|until|till) )([01]?\d|2[0-3])\.([0-5]\d)(?![\d%]|[.,:]\d| ?(?:%|[a-zA-Z°]{1,3}\b(?<!am)(?<!pm)"
     r"(?<!on)(?<!in)(?<!and)(?<!for)(?<!or)(?<!to)|percent|per|million|billion|dollars|euros|pounds|times|points?)\b)|"
     r"\b((?i:the|a) )([01]?\d|2[0-3])\.([0-5]\d)(?= (?:train|bus|flight|ferry|show|service|news|from|to)\b)"
 )
@@ -121,11 +117,11 @@ RULES: tuple[Rule, ...] = (
     (ALWAYS_OPEN, lambda match: "twenty four seven" + (" three sixty five" if match["year"] else "")),
     (NINE_ELEVEN, "nine eleven"),
     (AGES, lambda match: f"{match[1]} {plural(small_number(int(match[2])))}"),
-    rule(r"(?<![\w.,:$\u00a3\u20ac/'-])'?00'?s\b", "two thousands"),  # the '00s
+    rule(r"(?<![\w.,:$£€/'-])'?00'?s\b", "two thousands"),  # the '00s
     (ORDINAL_NOUN, lambda match: f" {ORDINAL_NOUNS[match[1] or match[2]]}"),
-    rule(r"(?<![\w.,$\u00a3\u20ac])(1[1-9]|20)([1-9])0'?s\b", _decade),  # 2010s, 1810s
+    rule(r"(?<![\w.,$£€])(1[1-9]|20)([1-9])0'?s\b", _decade),  # 2010s, 1810s
     # the 1900s
-    rule(r"(?<![\w.,$\u00a3\u20ac])(1[1-9])00'?s\b", lambda match: f"{small_number(int(match[1]))} hundreds"),
+    rule(r"(?<![\w.,$£€])(1[1-9])00'?s\b", lambda match: f"{small_number(int(match[1]))} hundreds"),
     (SHORT_DECADE, lambda match: plural(TENS[int(match[1]) - 2])),
     rule(r"(?<=[a-z])-(?=(?:1[1-9]\d\d|20\d\d)\b(?![-/.]\d))", " "),  # pre-1990
     rule(r"(?<![\w'])'(0\d)(?![\w'])", lambda match: f"oh {small_number(int(match[1]))}"),  # the class of '09
@@ -135,7 +131,7 @@ RULES: tuple[Rule, ...] = (
     (ISO_DATE, lambda match: f"{MONTHS[int(match[2]) - 1]} {ordinal(int(match[3]))}, {in_pairs(match[1])}"),
     rule(r"(?<![\w./-])((?:19|20)(\d\d))/(\d\d)(?![\w/-]|\.\d)", _season),  # 2019/20
     # 1914-18, 1914-1918
-    rule(r"(?<![\w.,/$\u00a3\u20ac-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)", _years),
+    rule(r"(?<![\w.,/$£€-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)", _years),
     (SHORT_DATE, lambda match: match[1] + _month_day(match[2], match[3])),
     (
         EARLY_DATE,
@@ -150,8 +146,8 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?<![\w:.,])(\d{1,2}):([0-5]\d):([0-5]\d)(?: (?:hours|hrs|h)\b)", _short_duration),
     rule(r"(?<![\w:.,])([01]?\d|2[0-3])h([0-5]\d)\b", lambda match: f"{match[1]} {_minutes(match[2])}"),
     (EUROPEAN_TIME, lambda match: match[0].replace(".", ":")),
-    (TIME_SPAN, r"\1 to "),
-    (OFFICE_HOURS, _office_hours),
+    rule(rf"(?i)(?<![\w:.,/$-])(\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})?) ?- ?(?={TIME}|\d{{1,2}}:\d\d(?![:\d]))", r"\1 to "),
+    rule(r"(?i)\b((?:from|open|work|works|worked|working|a|hours) )(\d{1,2})-(\d{1,2})\b(?![-/:.]\d)", _office_hours),
     # 18:00
     rule(r"(?<![\w:.,])(1[3-9]|2[0-3]):00(?![:\d])", lambda match: f"{small_number(int(match[1]))} hundred"),
 )

@@ -3,21 +3,21 @@
 import re
 
 from ..lists import alternatives_of, table, word_set
+from .amounts import CODES
 from .letters import spell
-from .money import CODES
 from .rules import Rule, rule, text_before
 from .words import DIGITS, in_pairs, plural, small_number, spell_digits
 
 # 1.000,50: continental numbers have a comma or a second point after the thousands, or are prices in whole thousands.
 CONTINENTAL = re.compile(
-    r"(?<![\w.,])(?:(?<=\u20ac)\d{1,3}(?:\.\d{3})*\.000|"
-    r"\d{1,3}(?:\.\d{3})+(?:,\d{1,2}|(?<=\.000)(?= ?(?:\u20ac|[Ee]uros?\b|EUR\b)))|"
+    r"(?<![\w.,])(?:(?<=€)\d{1,3}(?:\.\d{3})*\.000|"
+    r"\d{1,3}(?:\.\d{3})+(?:,\d{1,2}|(?<=\.000)(?= ?(?:€|[Ee]uros?\b|EUR\b)))|"
     r"[1-9]\d{0,2}\.(?:000(?= (?:people|men|women|children|(?!inches|seconds|degrees|points|percent|grams|volts|amps|"
     r"kilograms|watts|ohms|gallons|ounces|is|was|has|as|does)[a-z]{3,40}s)\b)|\d[05]0(?= [Ee]uros\b))|"
     r"\d{1,3}\.\d{3}\.\d{3}(?:\.\d{3}\.\d{3})?)(?!\w|[.,]\d)"
 )
-DECIMAL_UNITS = "kg|g|mg|km|m|cm|mm|l|L|ml|%|[Ee]uros?|EUR|\u00b0C|kW|kWh|V|GB|MB|percent"
-EURO_PRICE = re.compile(r"(?<![\w.,])(\d{1,4}),(\d\d) ?\u20ac(?!\w)")  # 850,00 and the euro's sign
+DECIMAL_UNITS = "kg|g|mg|km|m|cm|mm|l|L|ml|%|[Ee]uros?|EUR|°C|kW|kWh|V|GB|MB|percent"
+EURO_PRICE = re.compile(r"(?<![\w.,])(\d{1,4}),(\d\d) ?€(?!\w)")  # 850,00 and the euro's sign
 OTHER_POINTS = str.maketrans(".,", ",.")
 # The library reads five digits one by one. Round numbers, and those before a plural, count something.
 LONG_NUMBER = re.compile(
@@ -51,7 +51,7 @@ JUMBO = re.compile(
 MODELS = re.compile(r"(?<![\w.,/-])([A-Z]{1,3})-?([1-9]\d{0,2})s\b(?!-)")  # B-52s, A4s, mp3s
 # 100s of people, two 5s, 2x4s
 PLURALS = re.compile(
-    r"(?<![\w.,:$\u00a3\u20ac/-])(1(?:0{2,3}|0,000|00,000))s(?= of\b)|"
+    r"(?<![\w.,:$£€/-])(1(?:0{2,3}|0,000|00,000))s(?= of\b)|"
     r"(?:(?<=\dx)|(?<=\d by )|(?<=\b[Tt]wo )|(?<=\b[Tt]hree )|(?<=\b[Ff]our )|(?<=\ball ))([1-9])s\b"
 )
 HUNDREDS = table("figures.hundreds")
@@ -64,7 +64,6 @@ NAMED_NUMBER = re.compile(
     r"[Rr]oom|[Ss]uite|[Aa]partment|[Bb]us|[Pp]ort|[Cc]hannel) "
     r"(?:[A-Z](?= ?\d)|[A-Z]{2}\b)?) ?(?<=[A-Z ])([1-9]\d\d\d?)\b(?![-.,]\d)"
 )
-MODEL = re.compile(r"(?<![\w.,/-])([A-Z])-?([1-9]\d\d)\b(?![-.,/:]\d)")  # A380, I-405
 ELEMENTS = "Al|Ag|Ar|Au|Ba|Br|Ca|Cl|Cr|Cu|Fe|He|Hg|Li|Mg|Mn|Na|Ne|Ni|Pb|Si|Sn|Ti|Zn|B|C|F|H|I|K|N|O|P|S|U"
 FORMULA = re.compile(
     rf"\b(?!NaN\b)(?=[A-Za-z]{{1,6}}\d|[A-Z][a-z]?[A-Z][a-z]?[A-Z]?\b(?<![A-Z]{{2}})|[A-Z][a-z][A-Z]{{1,2}}\b)(?:(?:{ELEMENTS})\d{{0,2}}){{2,8}}\b(?!\.\d)"
@@ -127,7 +126,7 @@ RULES: tuple[Rule, ...] = (
     rule(r"\b(\d{3,4})([pi])\b", lambda match: f"{in_pairs(match[1])} {spell(match[2].upper())}"),  # 1080p
     (FORMULA, _formula),
     (CONTINENTAL, lambda match: match[0].removesuffix(",00").translate(OTHER_POINTS)),
-    (EURO_PRICE, lambda match: f"\u20ac{match[1]}" + (f".{match[2]}" if int(match[2]) else "")),
+    (EURO_PRICE, lambda match: f"€{match[1]}" + (f".{match[2]}" if int(match[2]) else "")),
     rule(rf"(?<![\w.,])(\d{{1,4}}),(\d{{1,2}})(?= ?(?:{DECIMAL_UNITS})(?!\w))", r"\1.\2"),  # 3,5 kg
     rule(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)(?!\.?\d)", _version),
     rule(r"(?<![\w./@:])([A-Za-z]+)(\d+)\.(\d+)(?![\w/@]|\.\w)", r"\1 \2 point \3"),  # Qwen3.5
@@ -141,17 +140,18 @@ RULES: tuple[Rule, ...] = (
     (CODE, lambda match: match[0] if match[1] in NO_CODES else f"{spell(match[1])} {in_pairs(match[2])}"),
     (JUMBO, _jumbo),
     (NAMED_NUMBER, lambda match: f"{match[1].rstrip()} {in_pairs(match[2])}"),
-    (MODEL, lambda match: f"{match[1]} {in_pairs(match[2])}"),
+    # A380, I-405
+    rule(r"(?<![\w.,/-])([A-Z])-?([1-9]\d\d)\b(?![-.,/:]\d)", lambda match: f"{match[1]} {in_pairs(match[2])}"),
 )
 LONG_NUMBERS: tuple[Rule, ...] = ((LONG_NUMBER, _long_number), (COUNTED, _counted))
 
 
 # Seven digits alone are a number of a telephone only with a hyphen, and if their exchange is one: 200 or above.
 PHONE = re.compile(
-    r"(?<![\w.,$\u00a3\u20ac-])(?:(?:\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|[2-9]\d{2}-)"
+    r"(?<![\w.,$£€-])(?:(?:\d{1,3}[ -])?(?:\(\d{3}\) ?|\d{3}[-. ])\d{3}[-.]|[2-9]\d{2}-)"
     r"\d{4}(?!\.?[\w-])"
 )
-TOLL_FREE = re.compile(r"(?<![\w.,$\u00a3\u20ac-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])")
+TOLL_FREE = re.compile(r"(?<![\w.,$£€-])(?:1[ -])?8(?:00|88|77|66|55|44|33) \d{3} \d{4}(?!\.?[\w-])")
 # Three digits that are dialed one by one: call 112 or 999
 OR = r"(?:(?:, (?:or |and )?| or | and |/){}(?![\w%]))*"
 CALLED = re.compile(
@@ -160,9 +160,7 @@ CALLED = re.compile(
     rf"{OR.replace('*', '+').format('(?:112|911|999)')}"
 )
 THREE = re.compile(r"\b\d{3}\b")
-EMERGENCY = re.compile(
-    r"(?<![\w.,/$\u00a3\u20ac-])(?<!Porsche )911\b(?![-.:/]\w| (?:people|[a-z]+s\b(?<!calls)(?<!operators)))"
-)
+EMERGENCY = re.compile(r"(?<![\w.,/$£€-])(?<!Porsche )911\b(?![-.:/]\w| (?:people|[a-z]+s\b(?<!calls)(?<!operators)))")
 # Four digits and more after these: the code for the gate is 4471.
 SECRET = re.compile(
     r"\b((?i:code|pin|passcode|password|combination)\b(?:[^.,;!?\d\n]{0,30}\b(?:is|was|number|to))?:? ?(?:no\. |#)?)"

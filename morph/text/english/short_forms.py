@@ -13,22 +13,16 @@ SHORT_DAYS = table("short_forms.short_days")
 CALENDAR = SHORT_DAYS | SHORT_MONTHS
 A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
 A_DAY = alternatives(SHORT_DAYS)
-MONTH_SPAN = re.compile(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)")  # Jan-Mar
 # May-June, Monday-Friday
 FULL_SPAN = re.compile(
     rf"\b({'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)-(?=(?:{'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)\b)"
 )
-DAY_SPAN = re.compile(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)")  # Mon-Fri
-SHORT_MONTH = re.compile(rf"\b({A_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])")
 SHORT_DAY = re.compile(
     rf"\b(?:({A_DAY})(?:\.(?=,? [A-Za-z\d])|(?=,? (?:\d|(?:{alternatives(MONTHS)}|{alternatives(SHORT_MONTHS)})\b)))|"
     r"(Mon|Tues?|Wed|Thur?s?|Fri)\.(?=\s*\Z|[,;:)])|"
     r"(?<=Sat\. and )(Sun)\b\.?)"
 )
 BEFORE_NUMBERS = table("short_forms.before_numbers")
-BEFORE_NUMBER = re.compile(
-    rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d|[IVXL]{{2,}}\b)"
-)
 # Abbreviations that are no words and need no dot.
 PLAIN_BEFORE_NUMBERS = "nos|pp|paras?|sect|qty|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
 TITLES = table("short_forms.titles")
@@ -80,10 +74,13 @@ def _before_number(match: re.Match[str]) -> str:
 
 RULES: tuple[Rule, ...] = (
     (FULL_SPAN, r"\1 to "),
-    (MONTH_SPAN, lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
-    (DAY_SPAN, lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
+    # Jan-Mar
+    rule(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)", lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
+    # Mon-Fri
+    rule(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)", lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
     (SHORT_DAY, _calendar),  # Mon., at 9; Fri, Jan 5
-    (SHORT_MONTH, _calendar),  # Jan. 5th; 5 Jan 2024
+    # Jan. 5th; 5 Jan 2024
+    rule(rf"\b({A_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])", _calendar),
     (DIRECTION, lambda match: DIRECTIONS[match[1]] + " "),  # 350 W 42nd St.
     (ADDRESS, lambda match: match[1] + STREETS[match[2]]),  # 12 Main St.
     # on Main St. and 5th Ave
@@ -91,7 +88,8 @@ RULES: tuple[Rule, ...] = (
     (TITLE, lambda match: TITLES[match[1] or match[2]] + " "),  # Prof. Lee, St. Paul
     # b. 1950
     rule(r"(?<![\w.])([bd])\. ?(?=(?:1\d|20)\d\d\b)", lambda match: "born " if match[1] == "b" else "died "),
-    (BEFORE_NUMBER, _before_number),  # No. 5, Eq. 5
+    # No. 5, Eq. 5
+    rule(rf"(?<![\w.-])(?i:({alternatives(BEFORE_NUMBERS)}))\. ?(?=[\d#~]|-\d|[A-Z]\d|[IVXL]{{2,}}\b)", _before_number),
     rule(rf"(?<![\w.-])(?i:({PLAIN_BEFORE_NUMBERS})) (?=\d)", _before_number),  # Fig 3
     # e.g. this, Smith Inc. and others
     rule(rf"(?<![\w.])(?i:({alternatives(ANYWHERE)}))(?!\w)", _whole),
