@@ -23,8 +23,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PRECISIONS, LoadOptions
-from qwen3_tts_morph.morph.training.examples import make_examples
-from qwen3_tts_morph.morph.training.pairs import Pair
+from qwen3_tts_morph.morph.training.pairs import Pair, make_examples
 from qwen3_tts_morph.morph.training.trainer import LAYERS, Trainer, Training
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice

@@ -27,8 +27,7 @@ from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.kept.render import Listener
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, assemble, read_script
-from qwen3_tts_morph.morph.script.scene import ScenePlayer
+from qwen3_tts_morph.morph.script.dialogue import ScenePlayer, ScriptRequest, assemble, read_script
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice

@@ -35,8 +35,7 @@ from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
 from qwen3_tts_morph.morph.waveform.in_flight import SamplesInFlight
 from qwen3_tts_morph.morph.waveform.incremental import RowStream, StepsInFlight
-from qwen3_tts_morph.morph.words.head import AlignmentHead
-from qwen3_tts_morph.morph.words.trace import REPORTED
+from qwen3_tts_morph.morph.words.alignment import REPORTED, AlignmentHead
 
 CODES = 64  # of a tiny checkpoint's codebook
 SAMPLES = 1920  # of a frame

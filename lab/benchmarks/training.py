@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import FRAME_RATE, PREDICTED_GROUPS
-from qwen3_tts_morph.morph.training.examples import Example, make_examples
-from qwen3_tts_morph.morph.training.pairs import Pair
+from qwen3_tts_morph.morph.training.pairs import Example, Pair, make_examples
 from qwen3_tts_morph.morph.training.trainer import LAYERS, Trainer, Training
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice

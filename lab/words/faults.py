@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.decode.rows import Decoded
-from qwen3_tts_morph.morph.hearing.words import count_errors, normalize
+from qwen3_tts_morph.morph.hearing.whisper import count_errors, normalize
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.speech.word_times import find_wrong_words
+from qwen3_tts_morph.morph.speech.takes import find_wrong_words
+from qwen3_tts_morph.morph.words.alignment import Trace
 from qwen3_tts_morph.morph.words.guard import WordFault
-from qwen3_tts_morph.morph.words.trace import Trace
 
 from ..benchmarks.results import PartRow
 from .record import TracedLine

@@ -1,4 +1,4 @@
-"""Make a checkpoint's table of letters (``morph/words/letters.py``) from lines that it speaks itself."""
+"""Make a checkpoint's table of letters (``morph/words/guard.py``) from lines that it speaks itself."""
 
 from __future__ import annotations
 
@@ -13,17 +13,8 @@ from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.morph.words.letters import (
-    BESIDE,
-    EDGE,
-    LETTERS,
-    PAUSE,
-    LetterTable,
-    path_scores,
-    spell,
-)
-from qwen3_tts_morph.morph.words.path import token_path
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Trace, token_path
+from qwen3_tts_morph.morph.words.guard import BESIDE, EDGE, LETTERS, PAUSE, LetterTable, path_scores, spell
 
 from pack import ROOT
 

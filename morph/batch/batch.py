@@ -26,7 +26,7 @@ from ..runtime.exclusive import check_process
 from ..runtime.thread_pool import Task
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.report import describe
-from ..speech.word_times import check_followed, check_word_times, word_times
+from ..speech.takes import check_followed, check_word_times, word_times
 from ..synthesizer import Synthesizer
 from ..words.timing import WordTime
 from .fitting import most_rows

@@ -16,7 +16,7 @@ import torch
 from ..options import GenerateOptions
 from ..runtime.wake_up import Waker
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
-from ..words.trace import Trace
+from ..words.alignment import Trace
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class OutOfService(Exception):
 class ChunkTrace:
     """Which text token each frame of a chunk is on; the frames are of one piece."""
 
-    numbers: np.ndarray  # what engines reported of its frames (``words/trace.py``)
+    numbers: np.ndarray  # what engines reported of its frames (``words/alignment.py``)
     piece: int  # index in the line
     frame: int  # index of the first of these frames in the piece
     # Index of the piece's first sample in the line's waveform; it may lie in trimmed silence or in a crossfade.

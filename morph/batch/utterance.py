@@ -19,12 +19,10 @@ from ..decode.loop import Suspended
 from ..decode.rows import BROKEN, EOS, Decoded, Group, LineRequest
 from ..model.finite import NotFinite, not_finite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
-from ..speech.joined import assemble, report_of, warn_of
-from ..speech.lines import LineReport, Spoken
-from ..speech.pieces import NO_SAMPLES, LinePieces, Piece, expected_of
-from ..speech.takes import CAP, Take
+from ..speech.lines import CAP, LineReport, Spoken
+from ..speech.pieces import NO_SAMPLES, LinePieces, Piece, assemble, expected_of, report_of, warn_of
+from ..speech.takes import Take, follow_words
 from ..speech.text_feed import TextFeed, TextReader, TokenFeed
-from ..speech.word_times import follow_words
 from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
 from .codec.line_chunks import CUT, NO_CODES, LineChunks, Output
@@ -105,7 +103,7 @@ class Utterance:
         self.tokens: TokenFeed | None = None
         self._given = 0  # pieces that were ready
         self.in_codec = 0  # offline pieces
-        self._stopped: str | None = None  # one of ``takes.STOPPED``, if the line is over before its end
+        self._stopped: str | None = None  # one of ``lines.STOPPED``, if the line is over before its end
         self._error: BaseException | None = None
         # The state of ``ready[0]``, which has left its row within the piece.
         self.suspended: Suspended | None = None

@@ -5,7 +5,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from ..runtime.atomic_file import TooLarge, read_limited
-from ..words.letters import LETTERS, LetterTable
+from ..words.guard import LETTERS, LetterTable
 from .tensor_file import unpack_tensors
 
 LETTER_FILE = "letters.safetensors"

@@ -14,7 +14,7 @@ from ..model.tokens import TextTokenizer
 from ..model.weights.int8 import quantize_talker
 from ..model.weights.joined_weights import view_heads
 from ..options import LoadOptions, Sampling
-from ..words.head import TalkerShape
+from ..words.alignment import TalkerShape
 from .configs import CODEC as FIELDS
 from .configs import check_codec, check_groups, fill_in
 from .find import check_complete, fingerprint_digest, weight_files

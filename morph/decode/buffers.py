@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from ..words.alignment import SCALE
 from ..words.guard import WordGuard
-from ..words.trace import SCALE
 from .rows import ALIGNMENT, BROKEN, EOS, FLAG, REPORT_WIDTH, WORDS, Decoded, Frame, Guard
 
 # A loop is five seconds in which group 0 repeats with one period. Sustained sounds and silence stay below it.

@@ -11,13 +11,13 @@ import torch
 
 from ..options import MOST_LINES, GenerateOptions, Sampling
 from ..voice.prompt import Prompt
+from ..words.alignment import REPORTED, Trace
 from ..words.guard import WordGuard
-from ..words.trace import REPORTED, Trace
 
 EOS, WORDS = "eos", "words"
 BROKEN = "broken"  # how a line ends whose numbers are not finite
 # The columns of a frame's report: 16 codes, then whether a number of the line is not finite, then what the alignment
-# head says (``words/trace.py``).
+# head says (``words/alignment.py``).
 FLAG = 16
 ALIGNMENT = FLAG + 1
 REPORT_WIDTH = ALIGNMENT + REPORTED

@@ -60,7 +60,7 @@ class EagerTalker:
         self._spans[0, 1] = tokens
 
     def alignment(self) -> torch.Tensor | None:
-        """Return the line's text token now, int64 ``[1, 3]`` (see ``words.trace``); None without a head."""
+        """Return the line's text token now, int64 ``[1, 3]`` (see ``words.alignment``); None without a head."""
         if (head := self.model.alignment) is None or self._probed is None:
             return None
         layer: Any = self.model.talker.model.layers[head.layer]

@@ -15,7 +15,7 @@ from ..model.static_cache import StaticCache
 from ..options import Sampling
 from ..runtime.workspace import Workspace
 from ..voice.prompt import MIN_FRAMES, Prompt
-from ..words.trace import REPORTED
+from ..words.alignment import REPORTED
 from .noise import line_key
 from .sampling import ALL_ROWS, RowIndex, SamplingTensors
 
@@ -64,7 +64,7 @@ class LineState:
 
     @property
     def aligned(self) -> torch.Tensor:
-        """The alignment head's result for the next frame (``words/trace.py``), a view ``[B, 3]``."""
+        """The alignment head's result for the next frame (``words/alignment.py``), a view ``[B, 3]``."""
         return self.alignment[:, SPAN:]
 
     def reset(self, numbers: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ from ..model.model import Model
 from ..model.weights.addresses import TensorAddresses
 from ..model.weights.joined_weights import view_heads
 from ..model.weights.linear import Weight, tensors_of
-from ..words.head import AlignmentHead
+from ..words.alignment import AlignmentHead
 
 
 @dataclass(frozen=True)

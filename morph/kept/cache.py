@@ -20,13 +20,12 @@ from safetensors.numpy import save
 
 from ..checkpoint.tensor_file import unpack_parts
 from ..runtime.atomic_file import TooLarge, file_state, read_limited, write_atomic
-from ..speech.lines import Line, LineReport, PieceSpan, Spoken
+from ..speech.lines import ENDS, Line, LineReport, PieceSpan, Spoken
 from ..speech.pieces import NO_SAMPLES, text_as_spoken
-from ..speech.takes import ENDS
 from ..text.normalize import NormalizedText
 from ..text.pronunciation import shown_text
+from ..words.alignment import Trace
 from ..words.timing import read_words
-from ..words.trace import Trace
 
 log = logging.getLogger(__name__)
 

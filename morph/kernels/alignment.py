@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..words.trace import NO_TOKEN, SCALE
+from ..words.alignment import NO_TOKEN, SCALE
 from .attention.heads import LOG2_E
 from .attention.launch import AttentionInputs
 from .attention.split import load_slots, rotated

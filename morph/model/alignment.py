@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..words.head import AlignmentHead
-from ..words.trace import NO_TOKEN, SCALE
+from ..words.alignment import NO_TOKEN, SCALE, AlignmentHead
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class AlignmentProbe:
     head: AlignmentHead
     spans: torch.Tensor  # int64 [N, 2]: first text token's position, number of text tokens
     positions: torch.Tensor  # int64 [N], contiguous: query positions; each attends to those up to it
-    out: torch.Tensor  # int64 [N, 3], the result, see ``words.trace``
+    out: torch.Tensor  # int64 [N, 3], the result, see ``words.alignment``
     before: torch.Tensor | None = None  # [N, 3], gets the old ``out`` (kernels only)
 
     def measure(self, queries: torch.Tensor, keys: torch.Tensor) -> None:

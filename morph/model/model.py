@@ -15,8 +15,8 @@ from ..options import GenerateOptions, Sampling
 from ..runtime.exclusive import Exclusive
 from ..setting import settings_of
 from ..text.profile import TextProfile
-from ..words.head import AlignmentHead
-from ..words.letters import LetterTable
+from ..words.alignment import AlignmentHead
+from ..words.guard import LetterTable
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
 from .network.modules import Network
 from .tail import Tail

@@ -1,22 +1,31 @@
-"""Speak scripts: every line, the joined track, and its subtitles."""
+"""Speak scripts: every line, the joined track and its captions, and playing it while it is made.
+
+Pieces have exact times. Within a piece, the captions of sentences are separated at a pause near the place that their
+character counts suggest; without one, both stay in one caption.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Protocol
 
 import numpy as np
 
-from ...postprocess.join import Spacing, join
+from ...postprocess.ends import quiet_spans, speech_span
+from ...postprocess.join import Spacing, Span, join, silences
 from ...postprocess.stretch import Stretch, check_installed, stretch
 from ..batch.speaks import Checks
+from ..kept.render import Listener
 from ..options import GenerateOptions
-from ..speech.lines import Line, PieceSpan, Spoken
+from ..speech.lines import ERROR, Line, PieceSpan, Spoken
 from ..speech.takes import hash_seed, take_seed
-from ..text.pronunciation import PronunciationList
-from ..text.scripts.cues import write_cues
+from ..text.pronunciation import PronunciationList, shown_text
+from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
+from ..text.split import split_sentences
 from ..voice.voice import Voice
-from .sentences import cues_of
+from ..words.timing import WordTime, retime_words
 
 SHOWN_INSTRUCTION = 40  # characters, in errors
 
@@ -171,3 +180,165 @@ def _move(span: PieceSpan, speed: float, length: int) -> PieceSpan:
     """Return a piece at its place in a waveform of ``length`` samples; ``speed`` made it that long."""
     start, end = (min(length, round(place / speed)) for place in (span.start, span.end))
     return replace(span, start=start, end=end, trimmed=round(span.trimmed / speed), speed=span.speed * speed)
+
+
+REACH = 0.5  # how far a pause may be from the expected place, relative to the shorter sentence
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A part of a line that ends at a piece's end or a pause between sentences."""
+
+    letters: int
+    start: int
+    end: int
+
+
+def _cue(start: int, spoken: Spoken, text: str, part: Span) -> Cue:
+    begin, end = part
+    rate = spoken.sample_rate
+    edges = speech_span(spoken.waveform[begin:end], rate)
+    # To the nearest millisecond, halves up, in integers: floats would round some halves down.
+    first, last = ((2000 * (start + begin + edge) + rate) // (2 * rate) for edge in edges)
+    return Cue(first, last, text, spoken.report.name)
+
+
+def cues_of(lines: Sequence[Spoken], starts: Sequence[int], sentences: bool = False) -> list[Cue]:
+    """Return the captions of a track, ordered by time; see ``captions_of``. Failed lines have none."""
+    cues = [
+        cue
+        for start, one in zip(starts, lines, strict=True)
+        if one.report.ended != ERROR
+        for cue in captions_of(start, one, sentences)
+    ]
+    return sorted(cues, key=lambda cue: cue.start_ms)
+
+
+def captions_of(start: int, spoken: Spoken, sentences: bool = False) -> list[Cue]:
+    """Return the caption of a line whose first sample is ``start``, or one per sentence if its pieces are known."""
+    if not (sentences and spoken.spans):
+        return [_cue(start, spoken, shown_text(spoken.report.text), (0, len(spoken.waveform)))]
+    parts = [part for span in spoken.spans for part in _parts(spoken, span)]
+    return [_cue(start, spoken, text, span) for text, span in _whole_sentences(parts, *_sentences(spoken))]
+
+
+def _letters(text: str) -> int:
+    # Pieces may have other punctuation and spaces than the text.
+    return sum(char.isalnum() for char in text)
+
+
+def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
+    """Return the sentences as spoken, and as shown: as written, if the counts agree."""
+    written = split_sentences(shown_text(spoken.report.text))
+    said = split_sentences(spoken.report.spoken) if spoken.report.spoken else written
+    return said, written if len(written) == len(said) else said
+
+
+def _whole_sentences(
+    parts: Sequence[_Segment], said: Sequence[str], shown: Sequence[str]
+) -> Iterator[tuple[str, Span]]:
+    """Yield texts of whole sentences with their samples: parts are joined until one ends with a sentence."""
+    ends = {letters: count for count, letters in enumerate(accumulate(map(_letters, said)), start=1)}
+    done, begin = 0, parts[0].start
+    totals = list(accumulate(part.letters for part in parts))
+    for number, (part, total) in enumerate(zip(parts, totals, strict=True), start=1):
+        count = len(said) if number == len(parts) else ends.get(total, done)
+        if count > done:
+            yield " ".join(shown[done:count]), (begin, part.end)
+            done, begin = count, parts[min(number, len(parts) - 1)].start
+
+
+def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Segment]:
+    begin, end, sentences = piece.start, piece.end, split_sentences(piece.text)
+    quiet = quiet_spans(spoken.waveform[begin:end], spoken.sample_rate)
+    pauses = [(start, stop) for start, stop in quiet if start > 0 and stop < end - begin]
+    lengths = [len(sentence) for sentence in sentences]
+    expected = [total / sum(lengths) * (end - begin) for total in accumulate(lengths)][:-1]
+    parts: list[_Segment] = []
+    waiting, last = [sentences[0]], 0
+    for sentence, place, (before, after) in zip(sentences[1:], expected, pairwise(lengths), strict=True):
+        reach = REACH * min(before, after) / sum(lengths) * (end - begin)
+        near = [(stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach]
+        if near and max(near)[1] // 2 > last:
+            parts.append(_Segment(_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
+            waiting, last = [], max(near)[1] // 2
+        waiting.append(sentence)
+    return [*parts, _Segment(_letters("".join(waiting)), begin + last, end)]
+
+
+PAUSE_PORTION_S = 1.0  # of a pause per chunk: the reader of a stream wants small ones
+
+
+class Player(Protocol):
+    """Plays audio, such as ComfyUI's page."""
+
+    @property
+    def has_listener(self) -> bool: ...
+    def begin(self, name: str, text: str) -> None:
+        """Announce the next line: its character or setting, and its words."""
+
+    def play(self, samples: np.ndarray) -> None: ...
+    def show_words(self, line: int, words: Sequence[WordTime]) -> None:
+        """Show the word times of call ``line`` of ``begin``, which may not have come yet, or be over already."""
+
+
+class ScenePlayer:
+    """Plays a script while it is made: each line after its pause, at its speed, pitch and level, in order.
+
+    ``gap_s``: seconds of silence between lines, beside the script's own; ``rate``: of the sound in Hz. ``words``: the
+    word times of a spoken line. Raises ValueError for more silence than a track may have.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        gap_s: float,
+        rate: int,
+        player: Player,
+        words: Callable[[Spoken], Sequence[WordTime]] | None = None,
+    ):
+        self._lines, self._rate, self._player, self._words = script.lines, rate, player, words
+        lead, gaps, tail = silences(spacing_of(script, gap_s), len(self._lines) - 1, rate)
+        self._silences = [lead, *gaps, tail]
+        self._played: dict[int, list[np.ndarray]] = {}
+
+    def listen(self, listener: Listener) -> Listener:
+        """Return the listener for ``speak_lines``; ``listener`` still gets the progress."""
+        if not self._player.has_listener:
+            return listener
+        # Speed and pitch need later samples.
+        retimed = {index for index, line in enumerate(self._lines) if not retiming_of(line).changes_nothing}
+        return Listener(listener.on_frame, listener.on_phase, self._play, self._show_words, retimed)
+
+    def _play(self, index: int, samples: np.ndarray) -> None:
+        line, by = self._lines[index], retiming_of(self._lines[index])
+        if index not in self._played:
+            self._pause(index)
+            self._player.begin(line.name, line.text)
+        if len(samples) and not by.changes_nothing:
+            samples = stretch(samples, self._rate, by)
+        # Adding zero turns -0.0 into 0.0, as in the track.
+        played = amplify(samples, line.gain_db) + np.float32(0)
+        self._played.setdefault(index, []).append(played)
+        self._player.play(played)
+
+    def _show_words(self, index: int, spoken: Spoken) -> None:
+        if self._words is not None and spoken.report.takes == 1:  # another take was not what played
+            speed = retiming_of(self._lines[index]).speed
+            self._player.show_words(index, retime_words(self._words(spoken), speed))
+
+    def _pause(self, index: int) -> None:
+        left, portion = self._silences[index], round(PAUSE_PORTION_S * self._rate)
+        while left:
+            self._player.play(np.zeros(min(left, portion), dtype=np.float32))
+            left -= min(left, portion)
+
+    def finish(self, spoken: Sequence[Spoken]) -> None:
+        """Play the silence at the end, and each line again whose final take differs from what was played."""
+        if not self._player.has_listener:
+            return
+        self._pause(len(self._lines))
+        for index, one in enumerate(spoken):
+            if not np.array_equal(np.concatenate(self._played[index]), one.waveform):
+                self._player.begin(f"{one.report.name} again".strip(), one.report.text)
+                self._player.play(one.waveform)

@@ -16,15 +16,13 @@ from ...postprocess.join import Span
 from ...postprocess.stretch import check_installed, stretched_length
 from ..batch.speaks import Checks
 from ..options import FitLimits, GenerateOptions
-from ..speech.lines import Line, Spoken
-from ..speech.takes import ERROR
+from ..speech.lines import ERROR, Line, Spoken
 from ..text.names import name_key
 from ..text.scripts.captions import DubLine, read_captions, read_dub
 from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import NARRATOR
 from ..text.split import shorten
-from .dialogue import ScriptRequest, finish_line, make_lines, retiming_of
-from .sentences import cues_of
+from .dialogue import ScriptRequest, cues_of, finish_line, make_lines, retiming_of
 
 DOES_NOT_FIT = "does not fit its caption"  # as a recording of it is marked
 

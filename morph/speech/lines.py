@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..hearing.words import Transcript
+from ..hearing.whisper import Transcript
 from ..model.model import Model
 from ..options import LAYOUTS
 from ..text.encoding import check_encodable
@@ -17,11 +17,18 @@ from ..text.pauses import check_spoken
 from ..text.pronunciation import PronunciationList, Reading, find_readings, read_text
 from ..voice.prompt import check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
+from ..words.alignment import Trace
 from ..words.timing import WordTime
-from ..words.trace import Trace
-from .takes import ERROR
 
 log = logging.getLogger(__name__)
+
+# How a take can end, best first. A take that is cut off contains more of its text than one that ends early.
+ENDS = ("eos", "echo", "words", "cap", "loop", "early", "silent")
+WRONG = ENDS[1:]
+# How a streamed line can end otherwise: by its reader, or because the source of its text failed.
+STOPPED = ("cancelled", "failed")
+ERROR = "error"  # of a line that failed alone
+CAP, WORDS, ECHO = "cap", "words", "echo"
 
 # A text is searched when it is checked, cut and reported; with a list this takes 0.5 ms for 1,000 characters.
 _find_readings = lru_cache(8)(find_readings)
@@ -60,14 +67,14 @@ class LineReport:
     text: str  # as it was given
     frames: int  # of 80 ms, before crossfades overlap them
     seconds: float  # of audio
-    ended: str  # the worst piece's of ``takes.ENDS``, or one of ``takes.STOPPED``, or ``takes.ERROR``
+    ended: str  # the worst piece's of ``ENDS``, or one of ``STOPPED``, or ``ERROR``
     pieces: int  # how many the text was cut into
     spoken: str = ""  # the text as spoken; "" if it is the text itself
     takes: int = 1  # of the piece with the most
     notes: tuple[str, ...] = ()  # sentences for the user
     from_before: bool = False  # reused from an earlier run (``kept/cache.py``)
     error: str = ""  # why it could not be made, if ``ended`` says so
-    heard: Transcript | None = None  # by a speech recogniser, if one was asked (``word_check.py``)
+    heard: Transcript | None = None  # by a speech recogniser, if one was asked (``kept/render.py``)
     device: str = ""  # that made it, if there are several (``batch/fleet.py``)
     readings: tuple[Reading, ...] = ()  # what of the text was read as something else
 

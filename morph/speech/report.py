@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..hearing.words import Transcript
+from ..hearing.whisper import Transcript
 from ..model.model import Model
 from ..model.tail import Tail
 from ..options import PREDICTED_GROUPS, GenerateOptions
 from ..text.pronunciation import describe_readings
-from .lines import LineReport, Spoken
-from .takes import ERROR, WRONG
+from .lines import ERROR, WRONG, LineReport, Spoken
 
 ENDINGS = {
     "eos": "complete",

@@ -15,9 +15,8 @@ from ..engine import Choice, Engine
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
-from ..speech.joined import assemble, warn_of
 from ..speech.lines import Line, Spoken, check_line
-from ..speech.pieces import LinePieces, piece_limit
+from ..speech.pieces import LinePieces, assemble, piece_limit, warn_of
 from ..speech.takes import Take, judge_end
 from ..synthesizer import Synthesizer
 from ..text.duration import expected_frames

@@ -1,4 +1,4 @@
-"""Check recordings of one speaker, with their texts, before a training: which are used, and why others are left out."""
+"""Lines to train with: recordings of one speaker, checked with their texts, and the talker's examples of them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from ..hearing.whisper import Whisper
-from ..hearing.words import count_errors
+from ..codec.stream import encode_waveform
+from ..hearing.whisper import Whisper, count_errors
 from ..model.model import Model, limit_threads
-from ..options import FRAME_RATE
+from ..options import FRAME_RATE, GenerateOptions
+from ..speech.pieces import normalizer_of
 from ..text.duration import text_frames
 from ..voice.measure import measure
+from ..voice.prompt import Prompt, PromptBuilder, embed_frames
 from ..voice.recording import SUFFIXES, Recording, read_recording
 from ..voice.reference import LONGEST_S, prepare_reference
+from ..voice.voice import Voice
 
 SPOILING = ("speech", "clipped", "noisy")  # faults of a measurement
 MOST_ERRORS = 0.5  # wrong words per word of a text; above, it is another text
@@ -24,6 +28,7 @@ LEAST_PACE, MOST_PACE = 0.25, 3.0  # of a text, as a share of an ordinary one
 # Cosine of two x-vectors. With the demo voice's encoder recordings of one speaker have 0.69 to 0.99, and half of the
 # pairs of two speakers less than 0.
 SAME_SPEAKER = 0.5
+NOTHING = -100  # the target of positions that predict nothing: ``ignore_index`` of torch's cross entropy
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,3 +160,83 @@ def check_speaker(model: Model, found: Selection) -> None:
     near = vectors @ vectors.T >= SAME_SPEAKER
     own = near[near.sum(axis=1).argmax()]  # of the recording that most others are like
     found.keep([*map(bool, own)], lambda _: "it sounds like another speaker than most: train one speaker")
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One line, on the CPU.
+
+    Args:
+        inputs: of the talker, ``[T + F, H]``: a prompt of T positions, then F frames with the text that trails.
+        codes: int64 ``[F, 16]``. Position T - 1 + i predicts frame i, and the last one the end.
+    """
+
+    inputs: torch.Tensor
+    codes: torch.Tensor
+
+    @property
+    def start(self) -> int:
+        """The position that predicts the first frame, T - 1; the speaker of an x-vector clone is two before it."""
+        return len(self.inputs) - len(self.codes) - 1
+
+
+def make_examples(model: Model, pairs: Sequence[Pair], voice: Voice, language: str) -> list[Example]:
+    """Return the lines of a voice; ValueError, with the pair's name, as ``PromptBuilder.build``."""
+    builder, normalizer = PromptBuilder(model), normalizer_of(model, GenerateOptions())
+    examples = []
+    for pair in pairs:
+        codes = encode_waveform(model, pair.waveform).to(model.device)
+        try:
+            prompt = builder.build(normalizer.write_out(pair.text, language).text, voice, language)
+        except ValueError as error:
+            raise ValueError(f"{pair.name}: {error}") from error
+        examples.append(Example(_inputs(model, prompt, codes).cpu().clone(), codes.cpu().clone()))
+    return examples
+
+
+@torch.inference_mode()
+def _inputs(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:
+    """Return a prompt, then each frame with its trailing text token or padding."""
+    rest = max(0, len(codes) - len(prompt.text_rows))
+    text = torch.cat((prompt.text_rows, prompt.pad.expand(rest, -1)))[: len(codes)]
+    return torch.cat((prompt.embeds, embed_frames(model, codes, model.code_tables()) + text))
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Lines together on one device.
+
+    Args:
+        inputs: ``[B, N, H]``, padded on the right: attention is causal.
+        targets: of group 0 and the end, int64 ``[B, N]``, NOTHING elsewhere.
+        codes: of all frames, int64 ``[K, 16]``.
+        places: flat positions in ``[B * N]`` that predict these frames, ``[K]``.
+        speakers: positions of the speaker in ``[N]``, if the lines are x-vector clones, ``[B]``.
+    """
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    codes: torch.Tensor
+    places: torch.Tensor
+    speakers: torch.Tensor
+
+    def shift_speakers(self, shift: torch.Tensor) -> torch.Tensor:
+        """Return the inputs with ``shift`` ``[H]`` added to the lines' speaker."""
+        inputs, rows = self.inputs.clone(), torch.arange(len(self.inputs), device=self.inputs.device)
+        inputs[rows, self.speakers] += shift.to(inputs.dtype)
+        return inputs
+
+
+def stack(examples: Sequence[Example], end: int, device: torch.device) -> Batch:
+    """Return lines as a batch; ``end``: the id in group 0 that ends a line."""
+    inputs = torch.nn.utils.rnn.pad_sequence([one.inputs for one in examples], batch_first=True)
+    targets = torch.full(inputs.shape[:2], NOTHING)
+    places = []
+    for row, one in enumerate(examples):
+        after = one.start + len(one.codes)
+        targets[row, one.start : after] = one.codes[:, 0]
+        targets[row, after] = end
+        places.append(row * targets.shape[1] + torch.arange(one.start, after))
+    codes = torch.cat([one.codes for one in examples])
+    speakers = torch.tensor([one.start - 2 for one in examples])
+    return Batch(*(part.to(device) for part in (inputs, targets, codes, torch.cat(places), speakers)))

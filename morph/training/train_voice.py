@@ -30,8 +30,7 @@ from ..voice.file import load_voice, save_voice, voice_digest
 from ..voice.library import save_source
 from ..voice.recording import Recording
 from ..voice.voice import Voice
-from .examples import make_examples
-from .pairs import Checker, Pair, Selection, check_speaker
+from .pairs import Checker, Pair, Selection, check_speaker, make_examples
 from .trainer import Losses, Trainer, Training
 
 log = logging.getLogger(__name__)

@@ -1,29 +1,139 @@
-"""Train a LoRA on the linear layers of a talker, beside a model."""
+"""Train a LoRA on the linear layers of a talker, beside a model: the layers, the losses, the loop, and a plot of it."""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import random
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from torch.nn.functional import cross_entropy, kl_div
 from torch.nn.utils import clip_grad_norm_
 
-from ..checkpoint.adapter_file import read_adapter
-from ..model.adapter import Adapter
+from ..checkpoint.adapter_file import WEIGHTS, read_adapter
+from ..checkpoint.find import ADAPTER
+from ..checkpoint.tensor_file import write_tensors
+from ..model.adapter import Adapter, LowRank, replace_layers
 from ..model.model import Model
+from ..model.network.modules import Network
+from ..runtime.atomic_file import write_atomic
+from ..study.plot import draw
 from ..voice.voice import Voice
-from .examples import Batch, Example, stack
-from .lora import add_lora, write_adapter
-from .objective import divergence, losses, predict
+from .pairs import NOTHING, Batch, Example, stack
 
 log = logging.getLogger(__name__)
+
+# Fields of peft's config that say "plain LoRA"; peft has defaults for all others.
+PLAIN = {"peft_type": "LORA", "bias": "none", "lora_dropout": 0.0, "inference_mode": True}
+
+
+class LoraLinear(torch.nn.Module):
+    """A linear layer with a low-rank update that is trained in float32, begun as peft does."""
+
+    def __init__(self, base: torch.nn.Linear, rank: int):
+        super().__init__()
+        new: Any = {"device": base.weight.device, "dtype": torch.float32}
+        self.base = base
+        self.down = torch.nn.Parameter(torch.empty(rank, base.in_features, **new))
+        self.up = torch.nn.Parameter(torch.zeros(base.out_features, rank, **new))
+        torch.nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        update = states.float() @ self.down.T @ self.up.T
+        known: torch.Tensor = self.base(states)
+        return known + update.to(known.dtype)
+
+    def part(self) -> LowRank:
+        """Return a copy of the update, on the CPU."""
+        up, down = (one.detach().cpu().clone() for one in (self.up, self.down))
+        return LowRank(up, down, 1.0)
+
+
+def add_lora(model: Model, pattern: str, rank: int) -> tuple[Network, dict[str, LoraLinear]]:
+    """Return a network with trained layers in place of those whose names match, and these; ``model`` stays as it is."""
+    layers = {
+        name: LoraLinear(layer, rank)
+        for name, layer in model.network.named_modules()
+        if re.fullmatch(pattern, name) and isinstance(layer, torch.nn.Linear)
+    }
+    network: Any = replace_layers(model.network, layers)
+    return network, layers
+
+
+def write_adapter(folder: Path, layers: dict[str, LoraLinear], base: str) -> None:
+    """Write an adapter's two files; ``base`` is the checkpoint's name. OSError if they cannot be written."""
+    tensors = {}
+    for name, layer in layers.items():
+        tensors[f"base_model.model.{name}.lora_A.weight"] = layer.down.detach()
+        tensors[f"base_model.model.{name}.lora_B.weight"] = layer.up.detach()
+    rank = len(next(iter(layers.values())).down)
+    config = {
+        **PLAIN,
+        "base_model_name_or_path": base,
+        "r": rank,
+        "lora_alpha": rank,  # the strength is alpha over r, 1
+        "target_modules": sorted(layers),
+    }
+    write_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
+    write_atomic(folder / ADAPTER, json.dumps(config, indent=2).encode())
+
+
+# Of group 0 with the end, ``[P, V]``, and of groups 1-15, ``[K * 15, V]``, in float32.
+Logits: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+
+
+def predict(talker: Any, batch: Batch, frames: torch.Tensor | None = None, shift: torch.Tensor | None = None) -> Logits:
+    """Return a talker's logits for the batch's targets.
+
+    Args:
+        talker: the model's.
+        batch: lines.
+        frames: indices into the batch's frames, those that the code predictor learns; None: all.
+        shift: is added to the speaker of x-vector clones.
+    """
+    hidden = talker.model(batch.inputs if shift is None else batch.shift_speakers(shift))
+    first = talker.codec_head(hidden[batch.targets != NOTHING])
+    codes, places = (batch.codes, batch.places) if frames is None else (batch.codes[frames], batch.places[frames])
+    rest = predict_groups(talker, hidden.flatten(0, 1)[places], codes)
+    return first.float(), rest.flatten(0, 1).float()
+
+
+def losses(logits: Logits, batch: Batch, frames: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the mean losses of group 0 with the end, and of groups 1-15; ``frames`` as in ``predict``."""
+    codes = batch.codes if frames is None else batch.codes[frames]
+    first = cross_entropy(logits[0], batch.targets[batch.targets != NOTHING])
+    return first, cross_entropy(logits[1], codes[:, 1:].flatten())
+
+
+def divergence(logits: Logits, known: Logits) -> torch.Tensor:
+    """Return the mean KL divergence from known probabilities, of group 0 and of groups 1-15 together."""
+    first, rest = (
+        kl_div(now.log_softmax(-1), before.log_softmax(-1), reduction="batchmean", log_target=True)
+        for now, before in zip(logits, known, strict=True)
+    )
+    return first + rest
+
+
+def predict_groups(talker: Any, hidden: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    """Return the predictor's logits ``[K, 15, V]`` for the talker's states ``[K, H]`` before frames ``[K, 16]``.
+
+    As upstream's ``forward_sub_talker_finetune``, whose loss compares each group with the one after it.
+    """
+    predictor = talker.code_predictor
+    tables = [talker.model.codec_embedding, *predictor.model.codec_embedding]
+    known = [table(codes[:, group]) for group, table in enumerate(tables[:-1])]
+    states = predictor.model(predictor.small_to_mtp_projection(torch.stack((hidden, *known), dim=1)))
+    return torch.stack([head(states[:, group]) for group, head in enumerate(predictor.lm_head, 1)], dim=1)
+
 
 LINEAR = r"layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj"
 LAYERS = {
@@ -242,3 +352,19 @@ class Trainer:
         adapter = read_adapter(folder)
         size = sum(part.up.numel() + part.down.numel() for part in adapter.parts.values())
         log.info("%s: %d layers, %.2f M numbers", folder, len(adapter.parts), size / 1e6)
+
+
+def plot_losses(history: Sequence[Losses]) -> np.ndarray:
+    """Draw the sums of losses of the trained and of the held-out lines, as uint8 RGB ``[H, W, 3]``."""
+
+    def fill(figure: Any) -> None:
+        axes = figure.subplots()
+        for name, key in (("training", "training"), ("held-out", "held_out")):
+            points = [(one.step, sum(found)) for one in history if (found := getattr(one, key))]
+            if points:
+                axes.plot(*zip(*points, strict=True), "o-", linewidth=1, label=name)
+        axes.set_xlabel("updates")
+        axes.set_ylabel("loss")
+        axes.legend()
+
+    return draw(fill)

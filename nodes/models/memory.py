@@ -233,7 +233,7 @@ def check_cast(value: object) -> None:
 
 
 def check_word_check(value: object) -> None:
-    from ...morph.kept.word_check import WordCheck
+    from ...morph.kept.render import WordCheck
 
     if value is not None and not isinstance(value, WordCheck):
         raise ValueError(f"word_check is {shown(value)}: connect Word Check, or disconnect it")

@@ -37,7 +37,7 @@ class Clip:
 
 def to_clip(spoken: Spoken, name: str = "", words: Sequence[WordTime] = ()) -> Clip:
     """Return a spoken line as a clip, named ``name`` or after its character; ``words`` have times in its own audio."""
-    from ...morph.speech.joined import WHAT_HAPPENED, WORDS_DIFFER
+    from ...morph.speech.pieces import WHAT_HAPPENED, WORDS_DIFFER
 
     report = spoken.report
     problems = [WHAT_HAPPENED[report.ended]] if report.ended in WHAT_HAPPENED else []

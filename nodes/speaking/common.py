@@ -37,7 +37,7 @@ from .settings import lists_of
 if TYPE_CHECKING:
     from ...morph.batch.speaks import Speaks
     from ...morph.kept.render import Listener, RenderOptions
-    from ...morph.script.scene import ScenePlayer
+    from ...morph.script.dialogue import ScenePlayer
     from ...morph.speech.lines import Line, Spoken
     from ...morph.words.timing import WordTime
 
@@ -166,7 +166,7 @@ class Stage:
     def speak(self, lines: Sequence[Line], script: Script, gap_s: float = 0.0) -> list[Spoken]:
         """Return the lines of a script; a listener gets them meanwhile."""
         from ...morph.kept.render import speak_lines
-        from ...morph.script.scene import ScenePlayer
+        from ...morph.script.dialogue import ScenePlayer
 
         def words(one: Spoken) -> Sequence[WordTime]:
             return words_of(self.speaks, [one]).lines[0].words

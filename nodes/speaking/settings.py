@@ -76,7 +76,7 @@ class WordCheckSettings(io.ComfyNode):
 
     @classmethod
     def execute(cls, recogniser: str, most_errors: float, retakes: int) -> io.NodeOutput:
-        from ...morph.kept.word_check import WordCheck
+        from ...morph.kept.render import WordCheck
 
         with show_progress(cls.hidden.unique_id) as progress:
             whisper = load_recogniser(recogniser, progress)

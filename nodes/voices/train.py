@@ -92,7 +92,7 @@ class TrainVoice(io.ComfyNode):
         import torch
 
         from ...morph.checkpoint.adapter_file import read_adapter
-        from ...morph.training.plot import plot_losses
+        from ...morph.training.trainer import plot_losses
 
         one = {name: values[0] for name, values in given.items() if values}
         model = one["model"]
@@ -143,7 +143,7 @@ class NodeDisplay:
         self._progress.say(f"training: update {done} of {of}, {left} left")
 
     def show_losses(self, history: Sequence[Losses]) -> None:
-        from ...morph.training.plot import plot_losses
+        from ...morph.training.trainer import plot_losses
 
         self._progress.show_image(plot_losses(history))
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from ...morph.model.model import Model
 from ...morph.options import IGNORE, LAYOUTS, REQUEST, GenerateOptions, Sampling, TokenSampling, removed_in
 from ...morph.setting import settings_of
-from ...morph.speech.word_times import check_word_times
+from ...morph.speech.takes import check_word_times
 from ...morph.text.encoding import join_halves
 from ...morph.text.pauses import check_spoken, read_pauses
 from ...morph.text.pronunciation import PronunciationList

@@ -154,8 +154,7 @@ def write_samples(folder: ScriptFolder, speaks: Speaks, script: Script) -> tuple
     """Write lines and silences into a sound file, line by line; return its captions and words."""
     import numpy as np
 
-    from ...morph.script.dialogue import spacing_of
-    from ...morph.script.sentences import captions_of
+    from ...morph.script.dialogue import captions_of, spacing_of
     from ...postprocess.join import silences
 
     rate, options = speaks.rate, folder.options

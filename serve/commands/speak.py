@@ -25,7 +25,7 @@ from ..terminal.player import find_device, playing
 from ..terminal.sound import write_atomic, write_sound
 
 if TYPE_CHECKING:
-    from ...morph.kept.word_check import WordCheck
+    from ...morph.kept.render import WordCheck
     from ...morph.options import GenerateOptions
     from ...morph.speech.lines import Line, Spoken
     from ...morph.synthesizer import Synthesizer
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.audio.writer import encode_by_libsndfile
     from ...morph.speech.lines import Line
     from ...morph.speech.report import describe
-    from ...morph.speech.word_times import check_word_times, word_times
+    from ...morph.speech.takes import check_word_times, word_times
     from ...morph.words.captions import LineWords
 
     if options.words is not None:

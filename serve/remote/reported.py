@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ...morph.speech.takes import ENDS, STOPPED
+from ...morph.speech.lines import ENDS, STOPPED
 from ...morph.words.timing import WordTime
 from ...postprocess.checks import check_choice
 from ..plain_text import is_plain, one_line

@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...morph.audio.formats import SERVED
-from ...morph.speech.lines import LineReport
-from ...morph.speech.takes import ENDS, RetryPolicy
+from ...morph.speech.lines import ENDS, LineReport
+from ...morph.speech.takes import RetryPolicy
 from ..api.errors import ApiError
 from ..api.request import SpeechRequest
 from .metrics import Metrics

@@ -34,11 +34,10 @@ from ...morph.runtime.warm_ups import WarmUps
 from ...morph.speech.lines import Line, LineReport, Spoken
 from ...morph.speech.pieces import concatenate
 from ...morph.speech.report import describe_groups
-from ...morph.speech.word_times import check_word_times, quiet_times, word_times
+from ...morph.speech.takes import check_word_times, quiet_times, word_times
 from ...morph.synthesizer import Synthesizer
 from ...morph.voice.voice import Voice
-from ...morph.words.live import LiveWords
-from ...morph.words.timing import WordTime, without_quiet
+from ...morph.words.timing import LiveWords, WordTime, without_quiet
 from ..api.errors import ApiError, shutting_down
 from ..api.options import ServerOptions
 from ..api.request import Rules, SpeechRequest

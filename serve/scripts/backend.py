@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ...morph.batch.speaks import Speaks
-    from ...morph.kept.word_check import WordCheck
+    from ...morph.kept.render import WordCheck
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
     from ...morph.synthesizer import Synthesizer

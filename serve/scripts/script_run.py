@@ -190,7 +190,7 @@ class ScriptRun:
     def _speak_group(self, group: range, show: OnFrame) -> None:
         from ...morph.kept.cache import LineCache
         from ...morph.kept.render import Listener, RenderOptions, speak_lines
-        from ...morph.speech.takes import ERROR
+        from ...morph.speech.lines import ERROR
 
         backend, options = self.backend, self.folder.options
         cache = LineCache(options.out / LINES, MOST_BYTES)
@@ -231,7 +231,7 @@ class ScriptRun:
         self.folder.save(index + 1, file_key, finish_line(spoken, finish))
 
     def _report(self, elapsed: float) -> None:
-        from ...morph.speech.takes import WRONG
+        from ...morph.speech.lines import WRONG
 
         # They ended in another order.
         lines = {number: self.folder.lines[number][1] for number in sorted(self.folder.lines)}

@@ -26,7 +26,7 @@ from ...morph.setting import settings_of
 from ...morph.text.pronunciation import PronunciationList, read_pronunciation
 from ...morph.voice.recording import clone_recording
 from ...morph.voice.voice import Voice, check_transcript
-from ...morph.words.head import AlignmentHead, TalkerShape, no_word_times
+from ...morph.words.alignment import AlignmentHead, TalkerShape, no_word_times
 from .console import Console
 from .folders import Folders
 from .sound import read_recording
@@ -34,7 +34,7 @@ from .sound import read_recording
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.kept.word_check import WordCheck
+    from ...morph.kept.render import WordCheck
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
     from ...morph.synthesizer import Synthesizer
@@ -260,7 +260,7 @@ def make_check(options: argparse.Namespace) -> WordCheck | None:
     if options.check_words is None:
         return None
     from ...morph.hearing.whisper import load_whisper
-    from ...morph.kept.word_check import WordCheck
+    from ...morph.kept.render import WordCheck
 
     recogniser = load_whisper(options.check_words, folders_of(options).recognisers)
     return WordCheck(recogniser, options.most_errors / 100, options.retakes)

@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.graph.engine import GraphDecoder as GraphRowsDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
 
 TEXTS = ["Hello there, how are you?", "No.", "A longer line that has more to say than the others."]
 SEEDS = [11, 12, 2**64 - 1]

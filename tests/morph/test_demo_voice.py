@@ -16,14 +16,14 @@ from qwen3_tts_morph.morph.decode.rows import Decoded, Guard
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.word_times import wrong_words
+from qwen3_tts_morph.morph.speech.takes import wrong_words
 from qwen3_tts_morph.morph.study.sweep import sweep
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import check_voice
 from qwen3_tts_morph.morph.waveform.in_flight import take_all
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
 
 from lab.upstream.package import default_rope_registered, import_qwen_tts
 from tests.morph import test_parity

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from qwen3_tts_morph.morph.script.dub import DOES_NOT_FIT
-from qwen3_tts_morph.morph.speech.joined import WHAT_HAPPENED, WORDS_DIFFER
+from qwen3_tts_morph.morph.speech.pieces import WHAT_HAPPENED, WORDS_DIFFER
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "web" / "js"
 SAID = re.compile(r'\bsay\((?:[^"()]*\? )?"([^"]+)"(?: : "([^"]+)")?')

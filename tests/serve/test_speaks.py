@@ -28,14 +28,13 @@ from qwen3_tts_morph.morph.batch.speaks import ByVoice
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, speak_lines
-from qwen3_tts_morph.morph.kept.word_check import WordCheck
+from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, WordCheck, speak_lines
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import retime
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.word_times import word_times
+from qwen3_tts_morph.morph.speech.takes import word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from ...model.finite import NotFinite
-from ...speech.joined import LineJoin
-from ...speech.pieces import NO_SAMPLES, LinePieces, Piece
+from ...speech.pieces import NO_SAMPLES, LineJoin, LinePieces, Piece
 from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech

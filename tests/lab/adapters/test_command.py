@@ -10,9 +10,8 @@ from qwen3_tts_morph.morph.checkpoint.adapter_file import adapt, read_adapter
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.morph.training.examples import make_examples, stack
-from qwen3_tts_morph.morph.training.objective import losses, predict
-from qwen3_tts_morph.morph.training.pairs import Pair
+from qwen3_tts_morph.morph.training.pairs import Pair, make_examples, stack
+from qwen3_tts_morph.morph.training.trainer import losses, predict
 from qwen3_tts_morph.morph.voice.file import load_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 

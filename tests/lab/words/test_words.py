@@ -10,8 +10,8 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.morph.words.letters import LETTERS
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
+from qwen3_tts_morph.morph.words.guard import LETTERS
 
 from lab.random_checkpoint import write_checkpoint
 from lab.words.__main__ import WordStudy, parse

@@ -10,8 +10,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, PieceSpan
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
-from qwen3_tts_morph.morph.words.head import AlignmentHead
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import AlignmentHead, Trace
 
 from lab.streams import render_lines, stream_line
 from tests.morph.decoding import same_traces

@@ -1,7 +1,7 @@
 """Wrong words: counted after Whisper's normalisation, letter by letter where a language has no spaces."""
 
 import pytest
-from qwen3_tts_morph.morph.hearing.words import Transcript, count_errors
+from qwen3_tts_morph.morph.hearing.whisper import Transcript, count_errors
 
 
 @pytest.mark.parametrize(

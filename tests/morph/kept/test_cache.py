@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.kept.cache import CacheSize, DamagedLine, LineCache
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
 from qwen3_tts_morph.morph.text.normalize import NormalizedText
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
 
 VOICE = Voice("preset", "0b6", speaker="ryan")
 LINE = Line("It costs $5.", VOICE, name="ANNA")

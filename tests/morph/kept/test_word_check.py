@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.word_check import WordCheck
+from qwen3_tts_morph.morph.kept.render import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.script.dialogue import line_seeds
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken

@@ -1,7 +1,7 @@
 """Compare what kernels and torch operations say of the alignment head."""
 
 import torch
-from qwen3_tts_morph.morph.words.trace import SCALE
+from qwen3_tts_morph.morph.words.alignment import SCALE
 
 STEPS = SCALE // 50_000  # of a share, by which sums in another order may differ
 

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.kept.cache import LineCache
-from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, speak_lines
-from qwen3_tts_morph.morph.kept.word_check import WordCheck
+from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, WordCheck, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script.dialogue import Dialogue, ScriptRequest, assemble, read_script
-from qwen3_tts_morph.morph.script.scene import ScenePlayer
+from qwen3_tts_morph.morph.script.dialogue import Dialogue, ScenePlayer, ScriptRequest, assemble, read_script
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.words.timing import WordTime

@@ -6,8 +6,7 @@ import numpy as np
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.kept.render import speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, assemble, read_script
-from qwen3_tts_morph.morph.script.sentences import captions_of
+from qwen3_tts_morph.morph.script.dialogue import ScriptRequest, assemble, captions_of, read_script
 from qwen3_tts_morph.morph.speech.lines import LineReport, PieceSpan, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice

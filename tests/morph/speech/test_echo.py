@@ -7,11 +7,11 @@ from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
-from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.takes import ECHO, begins_elsewhere
+from qwen3_tts_morph.morph.speech.lines import ECHO, Line
+from qwen3_tts_morph.morph.speech.takes import begins_elsewhere
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
 
 from lab.streams import render_lines
 

@@ -10,9 +10,8 @@ from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech.joined import limit_takes
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.pieces import Piece
+from qwen3_tts_morph.morph.speech.pieces import Piece, limit_takes
 from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice

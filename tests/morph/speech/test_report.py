@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
+from qwen3_tts_morph.morph.speech.lines import WRONG, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.report import describe, describe_groups, outcome
-from qwen3_tts_morph.morph.speech.takes import WRONG
 
 
 def spoken(name: str, text: str, frames: int, ended: str = "eos", pieces: int = 1, **more) -> Spoken:

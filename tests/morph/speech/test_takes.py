@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.rows import Decoded
-from qwen3_tts_morph.morph.speech.takes import ENDS, RetryPolicy, Take, is_silent, judge_end
+from qwen3_tts_morph.morph.speech.lines import ENDS
+from qwen3_tts_morph.morph.speech.takes import RetryPolicy, Take, is_silent, judge_end
 from qwen3_tts_morph.morph.text.duration import minimum_frames, shortest_frames
 
 RATE = 24000

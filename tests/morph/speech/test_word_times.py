@@ -11,12 +11,11 @@ from qwen3_tts_morph.morph.model.tokens import TextTokenizer
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import retime
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, PieceSpan, Spoken
-from qwen3_tts_morph.morph.speech.word_times import check_word_times, word_times
+from qwen3_tts_morph.morph.speech.takes import check_word_times, word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.words.head import AlignmentHead
-from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
+from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, AlignmentHead, Trace
 from qwen3_tts_morph.postprocess.stretch import Stretch
 
 from lab.streams import render_lines

@@ -9,14 +9,13 @@ from qwen3_tts_morph.morph.batch import utterance
 from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech import pieces, takes
+from qwen3_tts_morph.morph.speech import lines, pieces
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.word_times import wrong_words
+from qwen3_tts_morph.morph.speech.takes import wrong_words
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
+from qwen3_tts_morph.morph.words.alignment import AlignmentHead, Trace
 from qwen3_tts_morph.morph.words.guard import WordFault
-from qwen3_tts_morph.morph.words.head import AlignmentHead
-from qwen3_tts_morph.morph.words.trace import Trace
 
 from lab.streams import render_lines, stream_line
 
@@ -66,7 +65,7 @@ def test_a_line_with_wrong_words_is_spoken_again(model, voice, monkeypatch, retr
     [spoken] = render_lines(Synthesizer(model, Engine("graph")), [Line(TEXT, voice)], options)
     assert (spoken.report.ended, spoken.report.takes) == (ended, count)
     note = "Wrong words: did not say 'the bridge'."
-    assert (note in spoken.report.notes) == (ended == takes.WORDS)
+    assert (note in spoken.report.notes) == (ended == lines.WORDS)
 
 
 class Faulty:
@@ -88,7 +87,7 @@ def test_a_stream_ends_where_its_words_go_wrong(model, voice, monkeypatch, engin
     with stream_line(Synthesizer(model, Engine(engine)), Line(TEXT, voice, seed=2), options) as stream:
         heard = sum(len(chunk.codes) for chunk in stream)
         if wrong_words == "end":
-            assert (heard, stream.spoken[0].report.ended) == (5, takes.WORDS)
+            assert (heard, stream.spoken[0].report.ended) == (5, lines.WORDS)
         else:
             assert heard > 5
 

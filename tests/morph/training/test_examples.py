@@ -7,11 +7,9 @@ from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.training import examples
-from qwen3_tts_morph.morph.training.examples import Example, make_examples, stack
-from qwen3_tts_morph.morph.training.objective import divergence, predict, predict_groups
-from qwen3_tts_morph.morph.training.pairs import Pair
-from qwen3_tts_morph.morph.training.trainer import Trainer, Training
+from qwen3_tts_morph.morph.training import pairs
+from qwen3_tts_morph.morph.training.pairs import Example, Pair, make_examples, stack
+from qwen3_tts_morph.morph.training.trainer import Trainer, Training, divergence, predict, predict_groups
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice
@@ -44,7 +42,7 @@ def spoken(model: Model, voice: Voice) -> torch.Tensor:
 
 
 def example_of(model: Model, voice: Voice, codes: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setattr(examples, "encode_waveform", lambda *_: codes)
+    monkeypatch.setattr(pairs, "encode_waveform", lambda *_: codes)
     return make_examples(model, [Pair("a", noise(1), TEXT)], voice, "auto")[0]
 
 

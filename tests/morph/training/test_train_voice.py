@@ -14,7 +14,6 @@ from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.speech.lines import Spoken
 from qwen3_tts_morph.morph.training import train_voice as module
 from qwen3_tts_morph.morph.training import trainer
-from qwen3_tts_morph.morph.training.plot import plot_losses
 from qwen3_tts_morph.morph.training.train_voice import (
     CARD,
     TRAINED,
@@ -25,7 +24,7 @@ from qwen3_tts_morph.morph.training.train_voice import (
     Watcher,
     train_voice,
 )
-from qwen3_tts_morph.morph.training.trainer import Losses, Trainer, Training
+from qwen3_tts_morph.morph.training.trainer import Losses, Trainer, Training, plot_losses
 from qwen3_tts_morph.morph.voice.create import clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
 from qwen3_tts_morph.morph.voice.recording import Recording

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.hearing import whisper
-from qwen3_tts_morph.morph.hearing.words import count_errors
+from qwen3_tts_morph.morph.hearing.whisper import count_errors
 from qwen3_tts_morph.morph.voice.recording import transcribe_recording
 
 RECORDING = Path(__file__).resolve().parents[2] / "data" / "austen-0870.flac"

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.words.letters import LETTERS, LetterTable, find_by_letters, spell
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
+from qwen3_tts_morph.morph.words.guard import LETTERS, LetterTable, find_by_letters, spell
 
 TEXT = "Nobody had told them that the old bridge was closed."
 SPANS = [(place, place + 1) for place in range(len(TEXT))]  # each character is a token

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.word_times import word_times
+from qwen3_tts_morph.morph.speech.takes import word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.words.head import AlignmentHead
-from qwen3_tts_morph.morph.words.live import BEHIND_FRAMES, LiveWords
-from qwen3_tts_morph.morph.words.timing import WordTime
-from qwen3_tts_morph.morph.words.trace import NO_TOKEN, Trace
+from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, AlignmentHead, Trace
+from qwen3_tts_morph.morph.words.timing import BEHIND_FRAMES, LiveWords, WordTime
 
 from lab.streams import stream_lines
 
@@ -132,7 +130,7 @@ def test_the_words_of_a_stream_are_those_of_its_line(load, monkeypatch, trim_end
                 words += live.add(told.piece, told.text, told.begin / stream.sample_rate, told.trace)
         [line] = stream.spoken
     words += live.end(line.report.seconds)
-    monkeypatch.setattr("qwen3_tts_morph.morph.speech.word_times.quiet_spans", lambda *_: [])
+    monkeypatch.setattr("qwen3_tts_morph.morph.speech.takes.quiet_spans", lambda *_: [])
     final = word_times(model, line)
     assert [word.text for word in words] == [word.text for word in final]
     apart = [abs(one.start_s - other.start_s) for one, other in zip(words, final, strict=True)]

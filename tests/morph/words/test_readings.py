@@ -2,8 +2,8 @@
 
 import pytest
 from qwen3_tts_morph.morph.text.pronunciation import find_readings, parse_pronunciation, read_text
-from qwen3_tts_morph.morph.words.readings import find_read_words
 from qwen3_tts_morph.morph.words.timing import PiecePath, WordTime, line_words, shown_words
+from qwen3_tts_morph.morph.words.written import find_read_words
 
 LISTS = [parse_pronunciation("Xiaomi = shao me\nDr. Who = doctor hoo\n→ = leads to")]
 

@@ -18,8 +18,7 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.render import Listener
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.takes import ERROR
+from qwen3_tts_morph.morph.speech.lines import ERROR, Line
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.remote import attempts
 from qwen3_tts_morph.serve.remote.attempts import ask_server

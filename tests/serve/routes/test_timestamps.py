@@ -12,7 +12,7 @@ import pytest
 import soundfile
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.word_times import word_times
+from qwen3_tts_morph.morph.speech.takes import word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 

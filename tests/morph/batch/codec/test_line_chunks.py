@@ -10,8 +10,7 @@ from qwen3_tts_morph.morph.batch.codec.pacing import ChunkSizes, Speed
 from qwen3_tts_morph.morph.batch.speech import Speech
 from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.speech.joined import join_pieces
-from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
+from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece, join_pieces
 from qwen3_tts_morph.morph.speech.takes import Take
 
 RATE, FRAME = 24000, 1920

@@ -1,14 +1,108 @@
-"""The text token spoken in each frame: a path through an attention head's trace.
+"""The attention head that follows the text, its trace of the spoken tokens, and the best path through the trace.
 
 In nearly every frame the head attends to the token being spoken. The path never goes back, so a frame that attends
 elsewhere does not move it, and repeated words have their place where most of their frames are.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from .trace import Trace
+
+@dataclass(frozen=True)
+class AlignmentHead:
+    """A query head of the talker that attends to the text token being spoken; ValueError names a wrong field."""
+
+    layer: int
+    head: int
+    lead_s: float = 0.0  # seconds from the frame that names a token to its sound
+
+    def __post_init__(self) -> None:
+        for name in ("layer", "head"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{name} is {value!r}: choose a whole number from 0 on")
+        if type(self.lead_s) not in (int, float) or not -1 <= self.lead_s <= 1:
+            raise ValueError(f"lead_s is {self.lead_s!r}: choose -1 to 1 second")
+
+
+@dataclass(frozen=True)
+class TalkerShape:
+    """The shape that identifies a published talker: hidden size, layers, and query heads of a layer."""
+
+    width: int
+    layers: int
+    heads: int
+
+
+# As others have published them, not tried by us: the 1.7B's and the 0.6B's.
+PUBLISHED_HEADS = {
+    TalkerShape(2048, 28, 16): AlignmentHead(3, 0),
+    TalkerShape(1024, 28, 16): AlignmentHead(6, 5),
+}
+
+
+def no_word_times(name: str) -> str:
+    """Return the error text for a checkpoint without an alignment head."""
+    return (
+        f"{name} has no attention head that is known to follow the text, so its words have no times: find one with "
+        "python -m lab.check --alignment in a clone of the repository and write the line that it prints into the "
+        "checkpoint's morph.json, choose another checkpoint, or do without them"
+    )
+
+
+# Engines report of a frame: the token's index plus 1 (0: no report; NO_TOKEN: no text token yet), its weight and that
+# of all text tokens, in steps of 1 / SCALE.
+REPORTED = 3
+NO_TOKEN = -1
+SCALE = 1 << 20
+MOST_TOKENS = 1 << 24
+SHARES, SHARE_DIGITS = ("weights", "mass"), 5
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The text tokens of a piece's T frames."""
+
+    tokens: np.ndarray  # int32 [T], with the most weight; NO_TOKEN before the first
+    weights: np.ndarray  # float32 [T], the head's attention to it: all positions share 1, so it may be small
+    mass: np.ndarray  # float32 [T], the attention to all tokens of the text
+
+    @classmethod
+    def from_numbers(cls, numbers: np.ndarray) -> Trace | None:
+        """Return the trace of engines' reports, int64 ``[T, REPORTED]``; None if they reported nothing."""
+        tokens = numbers[:, 0]
+        if not tokens.any():
+            return None
+        shares = (numbers[:, 1:] / SCALE).astype(np.float32)
+        named = np.where(tokens > 0, tokens - 1, NO_TOKEN).astype(np.int32)
+        return cls(named, np.ascontiguousarray(shares[:, 0]), np.ascontiguousarray(shares[:, 1]))
+
+    def to_lists(self) -> dict[str, list[Any]]:
+        """Return lists for files; shares are rounded to SHARE_DIGITS."""
+        shares = {name: getattr(self, name).astype(np.float64).round(SHARE_DIGITS).tolist() for name in SHARES}
+        return {"tokens": self.tokens.tolist(), **shares}
+
+    @classmethod
+    def from_lists(cls, lists: Mapping[str, Sequence[Any]]) -> Trace:
+        """Return the trace of ``to_lists``; raise ValueError, TypeError or KeyError for other things."""
+        tokens, *shares = (np.asarray(lists[name]) for name in ("tokens", *SHARES))
+        if tokens.ndim != 1 or any(one.shape != tokens.shape for one in shares):
+            raise ValueError("a trace has lists of different lengths")
+        if tokens.size and (tokens.dtype != np.int64 or not NO_TOKEN <= tokens.min() <= tokens.max() < MOST_TOKENS):
+            raise ValueError("a token of a trace is out of range")
+        weights, mass = (one.astype(np.float32) for one in shares)
+        if not all(((one >= 0) & (one <= 1.001)).all() for one in (weights, mass)):
+            raise ValueError("a share of a trace is out of range")
+        return cls(tokens.astype(np.int32), weights, mass)
+
+    def begin(self, frames: int) -> Trace:
+        return Trace(self.tokens[:frames], self.weights[:frames], self.mass[:frames])
+
 
 # Costs of steps, in frames of full weight: to the same or the next token nothing, by up to four a little, for quick
 # words. A wider step costs JUMP, the frames that must support it, for skipped words.

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.words.path import Path, token_path
-from qwen3_tts_morph.morph.words.trace import Trace
+from qwen3_tts_morph.morph.words.alignment import Path, Trace, token_path
 
 
 def trace(tokens: Sequence[int], weights: Sequence[float] = ()) -> Trace:
