@@ -1,8 +1,8 @@
 """Normalize text: numbers, dates, prices, abbreviations and capitals as words.
 
 The published checkpoints read them as they are: their text is not changed (``TextProfile``). English goes through
-kitten-text-processing (NeMo's grammars in plain Python), sentence by sentence and only if necessary, after
-``signs.py`` and ``english/``. In other languages only numbers are normalized.
+kitten-text-processing (NeMo's grammars in plain Python), sentence by sentence and only if necessary, after ``plain``
+and ``english/``. In other languages only numbers are normalized.
 """
 
 import logging
@@ -14,10 +14,11 @@ from functools import lru_cache, partial
 
 from . import english, other_numbers
 from .english.rules import LAST_STOP, keep_stop
-from .english.words import small_number
+from .english.words import in_words, power
 from .pieces import split_text
-from .signs import plain
 from .split import split_sentences
+
+log = logging.getLogger(__name__)
 
 WORD = re.compile(r"\S+")
 NUMBER = r"\d+(?:\.\d+)?"
@@ -29,19 +30,35 @@ FIRST_ITEMS = 2
 FIRST_AMOUNTS = 1
 WHOLE = r"0|[1-9]\d{0,8}|[1-9]\d{0,2}(?:,\d{3}){1,3}"
 AMOUNT = re.compile(rf"([$£€])({WHOLE})(?:\.(\d\d))?([,;]?)", re.ASCII)
-LARGE = {10**9: "billion", 10**6: "million"}
 UNITS = {
     "$": (("dollar", "dollars"), ("cent", "cents")),
     "£": (("pound", "pounds"), ("penny", "pence")),
     "€": (("euro", "euros"), ("cent", "cents")),
 }
-log = logging.getLogger(__name__)
 LANGUAGES = ("auto", "english")  # texts in other languages are not changed
 LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
 # Sentences without any of this skip the library, which takes 3 to 10 ms per character, most in rows of figures (one
 # core of an AMD EPYC beside other programs, 2026-11-26).
 FIGURES = re.compile(r"[\d$£€%&@°+=#]|\b[A-Z][a-z]{0,3}\.|\b[a-z]\.[a-z]\.|www|\.com", re.ASCII)
 MOST_REMEMBERED = 4096  # parts of sentences: a script is normalized again at every run
+# Signs that become plain characters. NFKC would change the numbers of some, and is applied after them: 1½ would be
+# 11/2, and 10² 102.
+READABLE = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\xab": '"', "\xbb": '"', "\u2026": "..."}
+    | {"\u2014": ", ", "\u2013": "-", "\u2010": "-", "\u2212": "-", "\u2044": "/", "\u2032": "'"}
+)
+SOUNDED_SIGNS = "\u00b0\n\t"
+FRACTION_BEHIND_NUMBER = re.compile("(?<=\\d)(?=[\xbc-\xbe\u2150-\u215e\u2189])")
+SPACES_IN_NUMBERS = "\xa0\u2007\u2009\u202f"
+# Three digits after each space: 10 000, but not the telephone number 555 123 4567. Decimals have a comma: 10 000,50.
+SPACED_NUMBER = re.compile(
+    rf"(?<![\d.,])(\d{{1,3}}(?:[{SPACES_IN_NUMBERS}]\d{{3}}){{1,5}})(?:,(\d{{1,2}})(?![,\d]))?"
+    rf"(?!\d|[{SPACES_IN_NUMBERS}]\d)"
+)
+# Behind a number, a bracket or the name of a variable; m² is a unit, and the library's.
+POWER = re.compile("(?:(?<=[\\d)])|(?<=\\b[A-Za-ln-z])|(?<=\\bmc))[\u207b\u2070\xb9\xb2\xb3\u2074-\u2079]+")
+# Marks of trade, which would become letters; variants and skin tones of emoji, and the frame of a keycap.
+SILENT = re.compile("[\u2120\u2122\ufe00-\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
 
 
 def cut_lists(text: str) -> list[str]:
@@ -62,29 +79,10 @@ def write_amount(text: str) -> str | None:
     if found is None:
         return None
     sign, whole, part, stop = found.groups()
-    counts = (int(whole.replace(",", "")), int(part or 0))
-    said = [_counted(*one) for one in zip(counts, UNITS[sign], strict=True) if one[0]]
-    return " ".join(said or [_counted(0, UNITS[sign][0])]) + stop
-
-
-def _counted(number: int, names: tuple[str, str]) -> str:
-    return f"{in_words(number)} {names[number != 1]}"
-
-
-def in_words(number: int) -> str:
-    """Return a number below a trillion in words: 1,204 "one thousand two hundred and four"."""
-    for size, name in LARGE.items():
-        if number >= size:
-            high, rest = divmod(number, size)
-            said = f"{in_words(high).replace(' and ', ' ')} {name}"
-            return f"{said} {in_words(rest)}" if rest else said
-    thousands, rest = divmod(number, 1000)
-    hundreds, last = divmod(rest, 100)
-    words = [f"{in_words(thousands).replace(' and ', ' ')} thousand"] if thousands else []
-    words += [f"{small_number(hundreds)} hundred"] if hundreds else []
-    if words and last:
-        words.append("and")
-    return " ".join([*words, small_number(last)] if last or not words else words)
+    main, small = UNITS[sign]
+    counts = ((int(whole.replace(",", "")), main), (int(part or 0), small))
+    said = [f"{in_words(number)} {names[number != 1]}" for number, names in counts if number]
+    return " ".join(said or ["zero", main[1]]) + stop
 
 
 @dataclass(frozen=True)
@@ -129,8 +127,8 @@ class Normalizer:
         if not self._is_english(spoken_in):
             yield NormalizedText(text)
             return
-        clean, notes = _readable(text)
-        sentences = split_sentences(clean)
+        clean = plain(text)
+        notes, sentences = _notes_on(clean), split_sentences(clean)
         for number, one in enumerate(sentences, start=1):
             has_words = False
             for said, ends in self._sentence(one, notes):
@@ -197,9 +195,31 @@ def _ask_library(read_out: Callable[[str], str], text: str) -> str:
     return read_out(text)
 
 
-def _readable(text: str) -> tuple[str, list[str]]:
-    kept = plain(text)
-    letters = (char for char in kept if char.isalpha() and not char.isascii())
+def _notes_on(text: str) -> list[str]:
+    letters = (char for char in text if char.isalpha() and not char.isascii())
     foreign = sum("LATIN" not in unicodedata.name(char, "") for char in letters)
-    notes = [f"{foreign} letters are not Latin, and this checkpoint speaks English only"] if foreign else []
-    return kept, notes
+    return [f"{foreign} letters are not Latin, and this checkpoint speaks English only"] if foreign else []
+
+
+def plain(text: str) -> str:
+    """Return a text with plain quotes, dashes and spaces, fractions as 1/2, powers in words, and without emoji."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = SPACED_NUMBER.sub(_spaced, text)
+    text = FRACTION_BEHIND_NUMBER.sub(" ", text)
+    text = POWER.sub(_power, text).replace("\u2116", "No. ")  # its composition has no dot
+    text = unicodedata.normalize("NFKC", SILENT.sub("", text)).translate(READABLE)
+    spaced = (" " if char.isspace() and char not in SOUNDED_SIGNS else char for char in text)
+    silent = ("C", "So")  # categories
+    return "".join(
+        char for char in spaced if char in SOUNDED_SIGNS or not unicodedata.category(char).startswith(silent)
+    )
+
+
+def _spaced(match: re.Match[str]) -> str:
+    return ",".join(re.findall(r"\d+", match[1])) + (f".{match[2]}" if match[2] else "")
+
+
+def _power(match: re.Match[str]) -> str:
+    exponent = unicodedata.normalize("NFKC", match[0]).replace("\u2212", "minus ")
+    return power(exponent) + (" " if match.string[match.end() : match.end() + 1].isalnum() else "")

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from .encoding import check_encodable
-from .files import read_text_file
+from .encoding import check_encodable, read_text_file
 from .pauses import PAUSE, without_pauses
 from .split import shorten
 

@@ -46,7 +46,7 @@ OPENERS = word_set("split.openers")
 ENGLISH_BEFORE_NUMBERS = word_set("split.english_before_numbers")
 BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vitamin".split())  # noqa: SIM905
 AUXILIARIES = frozenset("am and as can could did do had have may must should so than was will would".split())  # noqa: SIM905
-# The word after a dot, once it is complete: texts arrive in parts (see ``arriving.py``).
+# The word after a dot, once it is complete: texts arrive in parts (see ``pieces.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = word_set("split.never_last")
 FACTORIAL_BEHIND = tuple("=+*/×÷<>")

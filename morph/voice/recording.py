@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..text.files import read_text_file
+from ..text.encoding import read_text_file
 from .reference import prepare_reference
 from .voice import LONGEST_TRANSCRIPT, Voice
 

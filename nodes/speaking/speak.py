@@ -8,7 +8,7 @@ from typing import Any
 from comfy_api.latest import io, ui
 
 from ...morph.options import FitLimits
-from ...morph.text.files import read_text_file
+from ...morph.text.encoding import read_text_file
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
 from ...morph.text.scripts.script import NARRATOR, Script, ScriptLine, check_script

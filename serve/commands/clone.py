@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...morph.options import RECOGNISER, RECOGNISERS
-from ...morph.text.files import read_text_file
+from ...morph.text.encoding import read_text_file
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
 from ..terminal.console import Console

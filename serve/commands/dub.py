@@ -11,7 +11,7 @@ from functools import partial
 
 from ...morph.options import FitLimits
 from ...morph.setting import settings_of
-from ...morph.text.files import read_text_file
+from ...morph.text.encoding import read_text_file
 from ..scripts.script_run import ScriptRun, open_folder, outputs
 from ..terminal import arguments
 from ..terminal.console import Console

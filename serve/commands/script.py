@@ -18,7 +18,7 @@ from ...morph.model.names import known_language
 from ...morph.options import GenerateOptions
 from ...morph.runtime.atomic_file import name_beside
 from ...morph.setting import settings_of
-from ...morph.text.files import read_text_file
+from ...morph.text.encoding import read_text_file
 from ...morph.text.scripts.cues import Cue, write_cues
 from ..scripts.script_run import MANIFEST, ScriptFolder, ScriptRun, open_folder, outputs
 from ..terminal import arguments

@@ -46,10 +46,10 @@ def is_initial(match: re.Match[str]) -> bool:
     return name is not None and name[1].lower() not in OPENERS
 
 
-def value_of(numeral: str) -> int | None:
-    """Return the value of a Roman numeral below 4000, or None."""
+def value_of(numeral: str) -> int:
+    """Return the value of a Roman numeral below 4000; 0 for other letters."""
     if not ROMAN.fullmatch(numeral):
-        return None
+        return 0
     values = [VALUES[letter] for letter in numeral]
     following = [*values[1:], 0]
     return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
@@ -57,7 +57,7 @@ def value_of(numeral: str) -> int | None:
 
 def _figure(numeral: str) -> str:
     value = value_of(numeral.upper())
-    return numeral if value is None or value > 99 else small_number(value)
+    return small_number(value) if 0 < value < 100 else numeral
 
 
 def _ends_phrase(match: re.Match[str]) -> bool:
@@ -77,12 +77,10 @@ def _numbered(match: re.Match[str]) -> str:
 
 def _ruler(match: re.Match[str]) -> str:
     """Return a ruler's number as an ordinal; a single I only after a title, or at the end of a phrase."""
-    titled = TITLE.match(match[1])
-    value = value_of(match[2])
+    titled, value = TITLE.match(match[1]), value_of(match[2])
     sure = titled or _ends_phrase(match) or RULED.match(match.string, match.end())
-    if value is None or (match[2] == "I" and not sure):
-        return match[0]
-    if len(match[2]) == 1 and not titled and is_initial(match):
+    is_letter = len(match[2]) == 1 and not titled and is_initial(match)
+    if not value or is_letter or (match[2] == "I" and not sure):
         return match[0]
     return f"{match[1]} the {ordinal(value)}"
 
@@ -90,15 +88,9 @@ def _ruler(match: re.Match[str]) -> str:
 def _listed(match: re.Match[str]) -> str:
     """Return numerals in a row in words, if they rise: "I, II and III", but not "I and I" or "X or V"."""
     values = [value_of(numeral) for numeral in LISTED_ONE.findall(match[0])]
-    rising = [value for value in values if value is not None]
-    if len(rising) < len(values) or rising != sorted(set(rising)) or max(rising) > 30:
+    if 0 in values or values != sorted(set(values)) or values[-1] > 30:
         return match[0]
     return LISTED_ONE.sub(lambda one: _figure(one[0]), match[0].replace("-", " to "))
-
-
-def _century(match: re.Match[str]) -> str:
-    value = value_of(match[1])
-    return match[0] if value is None else ordinal(value)
 
 
 def _behind_name(match: re.Match[str]) -> str:
@@ -108,15 +100,19 @@ def _behind_name(match: re.Match[str]) -> str:
 
 def _year(match: re.Match[str]) -> str:
     value = value_of(match[0])
-    return match[0] if value is None or not 1000 < value < 2100 else in_pairs(str(value))
+    return in_pairs(str(value)) if 1000 < value < 2100 else match[0]
 
 
 RULES: tuple[Rule, ...] = (
     # MCMXCIV
     rule(r"\b(?=[MDCLXVI]{4,15}\b)M{1,2}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b", _year),
     rule(r"\bWW[ -]?(1|2|II?)\b", lambda match: f"World War {'two' if match[1] in ('2', 'II') else 'one'}"),
-    (NAMESAKE, lambda match: f"{match[1]} the {ordinal(value_of(match[2]) or 0)}"),
-    rule(r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)", _century),  # the XIX century
+    (NAMESAKE, lambda match: f"{match[1]} the {ordinal(value_of(match[2]))}"),
+    # the XIX century
+    rule(
+        r"\b([IVX]{1,5})(?:th)?(?= centur(?:y|ies)\b)",
+        lambda match: ordinal(value) if (value := value_of(match[1])) else match[0],
+    ),
     # I, II and III; Parts I-III
     rule(r"\b[IVX]{1,5}(?:(?:, (?:and |or )?| and | or | to |-|/)[IVX]{1,5})+\b", _listed),
     (NUMBERED, _numbered),

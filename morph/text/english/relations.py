@@ -5,10 +5,9 @@ import re
 from ..lists import alternatives_of, table
 from .letters import spell
 from .rules import Rule, alternatives, rule, text_before
-from .words import in_pairs, ordinal
+from .words import in_pairs, ordinal, power
 
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
-POWERS = {"2": " squared", "3": " cubed"}
 ROOTS = {"√": "the square root of ", "∛": "the cube root of "}
 LENGTHS = "mm|cm|m|km|ft|feet|foot|in|inch|inches|pixels|px"
 MEASURED = re.compile(rf"[\d.,]+(?: ?× ?[\d.,]+)?(?: ?(?:{LENGTHS})\b| ?[\"'])")  # 10 × 15 cm
@@ -27,16 +26,8 @@ CONSTANTS = {"∞": "infinity", "π": "pi"}
 GRADES = {"+": "plus", "-": "minus"}
 
 
-def _scientific(match: re.Match[str]) -> str:
-    minus = "minus " if match[2] == "-" else ""
-    return f"{match[1]} times 10 to the power of {minus}{match[3]}"
-
-
-def _power(match: re.Match[str]) -> str:
-    minus = "minus " if match[1] == "-" else ""
-    if not minus and match[2] in POWERS:
-        return POWERS[match[2]]
-    return f" to the power of {minus}{match[2]}"
+def _exponent(sign: str, number: str) -> str:
+    return f"minus {number}" if sign == "-" else number
 
 
 def _size(match: re.Match[str]) -> str:
@@ -52,9 +43,14 @@ ARITHMETIC: tuple[Rule, ...] = (
     rule(r"(?<!\w)([A-GJ])#(?!\w)", lambda match: f"{spell(match[1])} sharp"),  # C#
     # an A+
     rule(r"(?<![\w-])([A-F])([+-])(?=[\s.,;:!?)\"']|\Z)(?! ?[\d=])", lambda match: f"{match[1]} {GRADES[match[2]]}"),
-    rule(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?)(\d{1,3})(?![\w.]\w|\w)", _scientific),  # 1.5e-3
+    # 1.5e-3
+    rule(
+        r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?)(\d{1,3})(?![\w.]\w|\w)",
+        lambda match: f"{match[1]} times 10 to the power of {_exponent(match[2], match[3])}",
+    ),
     rule(r"(?<=\d) ?[x×] ?(?=10(?:\^|²| squared| cubed| to the))", " times "),  # 3 x 10^8
-    rule(r"(?<=[\w)])\^\(?([+-]?)(\d+|[a-z])\)?", _power),  # 10^6, x^2
+    # 10^6, x^2
+    rule(r"(?<=[\w)])\^\(?([+-]?)(\d+|[a-z])\)?", lambda match: power(_exponent(match[1], match[2]))),
     rule(r"([√∛]) ?\(?(?=[\w(])", lambda match: ROOTS[match[1]]),
     # 5 x 3 = 15 is a multiplication, 4x6 and 4 x 100 m are sizes and relays, 2x is twice.
     rule(rf"(?<![\w.])({NUMBER}) ?[x×*] ?(?={NUMBER}(?: ?[x×*] ?{NUMBER})* ?=)", r"\1 times "),

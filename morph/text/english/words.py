@@ -6,6 +6,8 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 TEENS = tuple("ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split())  # noqa: SIM905
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 ORDINALS = table("words.ordinals")
+LARGE = {10**9: "billion", 10**6: "million"}
+POWERS = {"2": " squared", "3": " cubed"}
 
 
 def small_number(number: int) -> str:
@@ -14,6 +16,22 @@ def small_number(number: int) -> str:
         return (DIGITS + TEENS)[number]
     tens = TENS[number // 10 - 2]
     return f"{tens} {DIGITS[number % 10]}" if number % 10 else tens
+
+
+def in_words(number: int) -> str:
+    """Return a number below a trillion in words: 1,204 "one thousand two hundred and four"."""
+    for size, name in LARGE.items():
+        if number >= size:
+            high, rest = divmod(number, size)
+            said = f"{in_words(high).replace(' and ', ' ')} {name}"
+            return f"{said} {in_words(rest)}" if rest else said
+    thousands, rest = divmod(number, 1000)
+    hundreds, last = divmod(rest, 100)
+    words = [f"{in_words(thousands).replace(' and ', ' ')} thousand"] if thousands else []
+    words += [f"{small_number(hundreds)} hundred"] if hundreds else []
+    if words and last:
+        words.append("and")
+    return " ".join([*words, small_number(last)] if last or not words else words)
 
 
 def in_pairs(digits: str) -> str:
@@ -53,3 +71,7 @@ def plural(word: str) -> str:
     if word.endswith("ty"):
         return word[:-1] + "ies"
     return word + ("es" if word.endswith(("s", "x", "ch")) else "s")
+
+
+def power(exponent: str) -> str:
+    return POWERS.get(exponent, f" to the power of {exponent}")

@@ -18,11 +18,10 @@ from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece, piece_limit
 from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed, TextReader
 from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.normalize import FIGURES as FIGURE
-from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, NormalizedText, Normalizer
+from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, NormalizedText, Normalizer, plain
 from qwen3_tts_morph.morph.text.pieces import split_text
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
-from qwen3_tts_morph.morph.text.signs import plain
 from qwen3_tts_morph.morph.text.split import split_sentences
 from qwen3_tts_morph.morph.voice.voice import Voice
 

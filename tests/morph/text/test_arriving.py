@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from qwen3_tts_morph.morph.text import arriving
-from qwen3_tts_morph.morph.text.arriving import Sentences
+from qwen3_tts_morph.morph.text import pieces
+from qwen3_tts_morph.morph.text.pieces import Sentences
 from qwen3_tts_morph.morph.text.split import split_sentences
 
 WORDS = [
@@ -95,13 +95,13 @@ def test_a_sentence_is_given_when_the_next_begins(text, complete):
 def test_a_text_in_small_parts_is_looked_at_in_linear_time(row, monkeypatch) -> None:
     """In characters that are looked at, not in seconds."""
     looked: list[int] = []
-    original = arriving.sentence_marks
+    original = pieces.sentence_marks
 
     def count(text, begin, span):
         looked.append(span[1] - span[0])
         return original(text, begin, span)
 
-    monkeypatch.setattr(arriving, "sentence_marks", count)
+    monkeypatch.setattr(pieces, "sentence_marks", count)
     totals = []
     for length in (8_000, 16_000):
         looked.clear()

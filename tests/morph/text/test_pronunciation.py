@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.morph.text.files import MOST_BYTES
+from qwen3_tts_morph.morph.text.encoding import MOST_BYTES
 from qwen3_tts_morph.morph.text.pronunciation import (
     MOST_WORDS,
     PronunciationList,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from qwen3_tts_morph.morph.text.files import read_text_file
+from qwen3_tts_morph.morph.text.encoding import read_text_file
 
 TEXT = "ANNA: Größe, 你好 \U0001f600.\n\nBEN: Yes.\n"
 
