@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
+from ..morph.checkpoint.files import read_object
 from ..morph.checkpoint.find import (
     ADAPTER_FOLDERS,
     DEMO_VOICE,
@@ -20,7 +21,6 @@ from ..morph.checkpoint.find import (
     missing_files,
     resolve_checkpoint,
 )
-from ..morph.checkpoint.json_file import read_object
 from ..morph.runtime.atomic_file import FileState, file_state
 from ..morph.text.names import file_names
 from ..morph.voice.library import VoiceLibrary

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, predictor_fingerprint
+from qwen3_tts_morph.morph.checkpoint.trained_files import TAIL_FILE, predictor_fingerprint
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
 from qwen3_tts_morph.morph.model.weights.joined_weights import stack
@@ -119,7 +119,7 @@ def train_tail(run: Run, model: Model, examples: Examples, held_out: Examples, s
 def parse_arguments(arguments: Sequence[str] | None = None) -> Run:
     parser = argparse.ArgumentParser(prog="python -m lab.tails", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--out", type=Path, help=f"output file (default: {FILE} in the checkpoint's folder)")
+    parser.add_argument("--out", type=Path, help=f"output file (default: {TAIL_FILE} in the checkpoint's folder)")
     parser.add_argument("--seq-groups", default="5", help="one or several, e.g. 1,3,5: a tail for each")
     parser.add_argument("--variant", help="what is trained (lab/tails/variants.py)")
     parser.add_argument("--lines", type=int, help="number of lines to speak")
@@ -137,7 +137,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> Run:
     names = ("variant", "lines", "takes", "steps", "seed")
     return Run(
         checkpoint=given.checkpoint,
-        out=given.out or given.checkpoint / FILE,
+        out=given.out or given.checkpoint / TAIL_FILE,
         seq_groups=tuple(parse_groups(given.seq_groups)),
         minutes=given.minutes,
         config=load_config(given.config, **{name: getattr(given, name) for name in names}),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 import torch
-from qwen3_tts_morph.morph.checkpoint.tensor_file import unpack_tensors, write_tensors
+from qwen3_tts_morph.morph.checkpoint.files import unpack_tensors, write_tensors
 from qwen3_tts_morph.morph.decode.rows import LineRequest
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model

@@ -1,4 +1,4 @@
-"""Write a file of trained tails, which ``morph/checkpoint/tail_file.py`` reads."""
+"""Write a file of trained tails, which ``morph/checkpoint/trained_files.py`` reads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.checkpoint.tail_file import FORMAT, VERSION, predictor_fingerprint
-from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
+from qwen3_tts_morph.morph.checkpoint.files import write_tensors
+from qwen3_tts_morph.morph.checkpoint.trained_files import FORMAT, VERSION, predictor_fingerprint
 from qwen3_tts_morph.morph.model.tail import Tail
 
 

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-from qwen3_tts_morph.morph.checkpoint.letter_file import LETTER_FILE
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.checkpoint.trained_files import LETTER_FILE
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import parse_groups
 from qwen3_tts_morph.morph.voice.voice import Voice

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
+from qwen3_tts_morph.morph.checkpoint.files import write_tensors
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.voice.voice import Voice

@@ -19,9 +19,8 @@ from ..model.model import Model
 from ..options import check_strength
 from ..runtime.atomic_file import TooLarge, read_limited
 from .configs import UNSUPPORTED
-from .find import ADAPTER, fingerprint_digest
-from .json_file import read_object
-from .tensor_file import read_tensor, unpack_tensors
+from .files import read_object, read_tensor, unpack_tensors
+from .find import ADAPTER, fingerprint_digest, weight_files
 
 WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"  # never read: loading a pickle may run any program
@@ -79,7 +78,7 @@ def adapt(model: Model, adapter: Adapter, strength: float, folder: Path) -> Mode
     def read_weight(layer: str) -> torch.Tensor:
         if fingerprint_digest(folder) != model.fingerprint:
             raise ValueError(f"checkpoint {model.name} has changed on the disk since it was loaded: load it again")
-        return read_tensor(folder, f"{layer}.weight")
+        return read_tensor(weight_files(folder), f"{layer}.weight")
 
     return merge(model, adapter, check_strength(strength), read_weight)
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..text.encoding import is_encodable
-from .json_file import read_json, read_object
+from .files import read_json, read_object
 
 log = logging.getLogger(__name__)
 

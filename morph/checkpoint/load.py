@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import torch
 from safetensors import safe_open
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from ..codec.modules import Codec
 from ..model.model import Model
@@ -17,25 +18,21 @@ from ..options import LoadOptions, Sampling
 from ..words.alignment import TalkerShape
 from .configs import CODEC as FIELDS
 from .configs import check_codec, check_groups, fill_in
+from .files import read_object
 from .find import check_complete, fingerprint_digest, weight_files
-from .json_file import read_object
-from .letter_file import LETTER_FILE, load_letters
 from .profile import read_alignment, read_profile
-from .tail_file import FILE, load_tails
-from .tokenizer_file import read_tokenizer
-from .verify import (
-    CODEC,
-    blame,
-    build_network,
-    check_tokenizer,
-    check_weights,
-    read_config,
-    read_generation,
-)
+from .trained_files import LETTER_FILE, TAIL_FILE, load_letters, load_tails
+from .verify import CODEC, blame, build_network, check_tokenizer, check_weights, read_config, read_generation
 
 log = logging.getLogger(__name__)
 
 CODEC_TYPE = "qwen3_tts_tokenizer_12hz"
+# Qwen's pattern of words, and what a token that is added may say of itself.
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -143,8 +140,8 @@ def load_model(
         model.code_tables()
         if (path / LETTER_FILE).is_file():
             model.letters = load_letters(path / LETTER_FILE, model.codec.config.decoder_config.codebook_size)
-        if (path / FILE).is_file():
-            model.add_tails(load_tails(path / FILE, path, heads))
+        if (path / TAIL_FILE).is_file():
+            model.add_tails(load_tails(path / TAIL_FILE, path, heads))
     tails = ", ".join(map(str, model.tails())) or "none: crossbar with stock heads"
     log.info("%s: trained tails for SEQ_GROUPS %s", path.name, tails)
     return model
@@ -171,3 +168,34 @@ def _read_codec(folder: Path, config: SimpleNamespace, dtype: torch.dtype) -> Co
     check_groups(config, codec_config)
     assign_weights(folder, codec, dtype)
     return codec
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Return the tokenizer in tokenizer.json, or in vocab.json and merges.txt, with the tokens that its config adds.
+
+    It is Qwen's byte-level BPE, with the token ids of upstream's processor. A damaged file may raise any exception.
+    """
+    config = read_object(folder / "tokenizer_config.json")
+    complete = folder / "tokenizer.json"
+    if complete.is_file():
+        tokenizer = Tokenizer.from_file(str(complete))
+    else:
+        tokenizer = _byte_level(folder, bool(config.get("add_prefix_space")))
+    added = sorted((config.get("added_tokens_decoder") or {}).items(), key=lambda item: int(item[0]))
+    tokenizer.add_tokens(
+        [AddedToken(one["content"], **{flag: one[flag] for flag in FLAGS if flag in one}) for _, one in added]
+    )
+    return tokenizer
+
+
+def _byte_level(folder: Path, space_before: bool) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=space_before, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer

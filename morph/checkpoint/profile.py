@@ -7,7 +7,7 @@ from typing import Any
 
 from ..text.profile import TextProfile
 from ..words.alignment import PUBLISHED_HEADS, AlignmentHead, TalkerShape
-from .json_file import read_object
+from .files import read_object
 
 FILE = "morph.json"
 ALIGNMENT = "alignment"
@@ -44,11 +44,7 @@ def read_alignment(path: Path, shape: TalkerShape) -> AlignmentHead | None:
 
 
 def _head(given: Any, shape: TalkerShape) -> AlignmentHead:
-    if not isinstance(given, Mapping) or not {"layer", "head"} <= given.keys() <= {
-        "layer",
-        "head",
-        "lead_ms",
-    }:
+    if not isinstance(given, Mapping) or not {"layer", "head"} <= given.keys() <= {"layer", "head", "lead_ms"}:
         raise ValueError(f"{ALIGNMENT} is {given!r}: write its layer, its head and, if it has one, its lead_ms")
     lead_ms = given.get("lead_ms", 0)
     if type(lead_ms) not in (int, float):

@@ -17,18 +17,9 @@ from safetensors import SafetensorError, safe_open
 
 from ..model.network.modules import Network
 from ..model.tokens import TextTokenizer
-from .configs import (
-    MODEL,
-    check_ids,
-    check_kind,
-    check_layers,
-    check_sizes,
-    check_tables,
-    check_types,
-    fill_in,
-)
+from .configs import MODEL, check_ids, check_kind, check_layers, check_sizes, check_tables, check_types, fill_in
+from .files import read_object
 from .find import MERGE, MODEL_TYPE, weight_files
-from .json_file import read_object
 
 log = logging.getLogger(__name__)
 
@@ -124,10 +115,7 @@ def check_tokenizer(texts: TextTokenizer, config: Any) -> None:
     highest = max(texts.backend.get_vocab().values(), default=-1)
     if highest >= size:
         raise ValueError(f"the tokenizer has the id {highest} and text_vocab_size in config.json is {size}")
-    for token, expected in (
-        ("<|im_start|>", config.im_start_token_id),
-        ("<|im_end|>", config.im_end_token_id),
-    ):
+    for token, expected in (("<|im_start|>", config.im_start_token_id), ("<|im_end|>", config.im_end_token_id)):
         if texts.controls.get(token) != expected:
             raise ValueError(f"the tokenizer does not know {token} as {expected}, the id in config.json")
 

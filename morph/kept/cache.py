@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
-from ..checkpoint.tensor_file import unpack_parts
+from ..checkpoint.files import unpack_parts
 from ..runtime.atomic_file import TooLarge, file_state, read_limited, write_atomic
 from ..speech.lines import ENDS, Line, LineReport, PieceSpan, Spoken
 from ..speech.pieces import NO_SAMPLES, text_as_spoken

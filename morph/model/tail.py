@@ -8,7 +8,7 @@ has any of these parts (G = 15 - SEQ_GROUPS; H and V are the predictor's width a
 - ``group_up`` ``[M, H]``, ``group_down`` ``[G, H, M]``: a residual layer with a separate output for each group;
 - ``left`` ``[G, V, R]``, ``right`` ``[G, R, H]``: a low-rank correction of the stock heads;
 - ``heads`` ``[G, V, H]``: heads that replace the stock ones.
-``crossbar.tail_logits`` applies them; ``checkpoint/tail_file.py`` saves and loads them.
+``crossbar.tail_logits`` applies them; ``checkpoint/trained_files.py`` saves and loads them.
 """
 
 from collections.abc import Mapping

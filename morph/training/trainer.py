@@ -20,8 +20,8 @@ from torch.nn.functional import cross_entropy, kl_div
 from torch.nn.utils import clip_grad_norm_
 
 from ..checkpoint.adapter_file import WEIGHTS, read_adapter
+from ..checkpoint.files import write_tensors
 from ..checkpoint.find import ADAPTER
-from ..checkpoint.tensor_file import write_tensors
 from ..model.adapter import Adapter, LowRank, replace_layers
 from ..model.model import Model
 from ..model.network.modules import Network

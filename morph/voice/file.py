@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, deserialize
 
-from ..checkpoint.tensor_file import read_metadata, unpack_parts, unpack_tensors, write_tensors
+from ..checkpoint.files import read_metadata, unpack_parts, unpack_tensors, write_tensors
 from ..runtime.atomic_file import TooLarge, read_limited
 from ..text.encoding import check_encodable
 from .voice import TENSORS, Voice, VoiceTooLong, check_fields

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 from comfy_api.latest import io
 
+from ...morph.checkpoint.files import read_object
 from ...morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint
-from ...morph.checkpoint.json_file import read_object
 from ...morph.options import GenerateOptions, LoadOptions, removed_in
 from ...morph.setting import settings_of
 from ...morph.text.scripts.script import Script, ScriptError, ScriptLine

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.checkpoint.download import fetch_checkpoint
+from ...morph.checkpoint.files import read_object
 from ...morph.checkpoint.find import (
     PUBLISHED,
     demo_voice,
@@ -18,7 +19,6 @@ from ...morph.checkpoint.find import (
     list_checkpoints,
     resolve_checkpoint,
 )
-from ...morph.checkpoint.json_file import read_object
 from ...morph.checkpoint.profile import read_alignment
 from ...morph.model.names import known_language, known_speaker, list_languages
 from ...morph.options import GenerateOptions, LoadOptions, Sampling, check_strength

@@ -10,7 +10,7 @@ import torch
 import transformers
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import FILE as TAILS
+from qwen3_tts_morph.morph.checkpoint.trained_files import TAIL_FILE as TAILS
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.decode.rows import Decoded, Guard
 from qwen3_tts_morph.morph.engine import Engine

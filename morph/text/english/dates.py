@@ -133,10 +133,7 @@ RULES: tuple[Rule, ...] = (
     # 1914-18, 1914-1918
     rule(r"(?<![\w.,/$£€-])(1[1-9]\d\d|20\d\d)-(\d{4}|\d\d)(?![\w/-]|[.,:]\d)", _years),
     (SHORT_DATE, lambda match: match[1] + _month_day(match[2], match[3])),
-    (
-        EARLY_DATE,
-        lambda match: f"{_month_day(match[1], match[2])}, two thousand {small_number(int(match[3]))}",
-    ),
+    (EARLY_DATE, lambda match: f"{_month_day(match[1], match[2])}, two thousand {small_number(int(match[3]))}"),
     (SURE_DATE, lambda match: _month_day(match[1], match[2])),
     rule(r"(?<![\w:.,])(?:00|24):00(?![:\d.]| hours\b)", "midnight"),
     # Race times (3:43.13), military times (0600), and durations with letters (1h 20m)

@@ -139,10 +139,7 @@ def _faults(caption: Cue) -> Iterable[str]:
 
 
 def read_dub(
-    captions: Sequence[Cue],
-    cast: Collection[str],
-    languages: Collection[str] | None = None,
-    read_sounds: bool = False,
+    captions: Sequence[Cue], cast: Collection[str], languages: Collection[str] | None = None, read_sounds: bool = False
 ) -> tuple[list[DubLine], list[Cue]]:
     """Return the lines to speak, and the captions that have nothing to speak, in the order of their starts.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import FILE
+from qwen3_tts_morph.morph.checkpoint.trained_files import TAIL_FILE
 from qwen3_tts_morph.morph.options import LoadOptions
 
 from lab.random_checkpoint import write_checkpoint
@@ -29,7 +29,7 @@ def test_the_command_writes_a_file_that_loading_uses(folder, tmp_path):
     words += ["--lines", "9", "--takes", "2", "--steps", "40", "--variant", "token+mix"]
     words += ["--recording", str(tmp_path / "kept.safetensors")]
     run = parse_arguments(words)
-    assert run.out == folder / FILE
+    assert run.out == folder / TAIL_FILE
     try:
         first = train(run)
         loaded = load_model(folder, LoadOptions("fp32", "sdpa")).tails()
@@ -42,4 +42,4 @@ def test_the_command_writes_a_file_that_loading_uses(folder, tmp_path):
         again = train(run)  # from the stored recording
         assert [tail.info for tail in again] == [tail.info for tail in first]
     finally:
-        (folder / FILE).unlink(missing_ok=True)
+        (folder / TAIL_FILE).unlink(missing_ok=True)

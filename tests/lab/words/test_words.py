@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.checkpoint.letter_file import LETTER_FILE
 from qwen3_tts_morph.morph.checkpoint.load import load_model
+from qwen3_tts_morph.morph.checkpoint.trained_files import LETTER_FILE
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice

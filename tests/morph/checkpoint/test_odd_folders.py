@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from qwen3_tts_morph.morph.checkpoint.files import MOST_BYTES
 from qwen3_tts_morph.morph.checkpoint.find import fingerprint, list_checkpoints, missing_files
-from qwen3_tts_morph.morph.checkpoint.json_file import MOST_BYTES
 
 from tests.morph.checkpoint.test_find import link, put
 

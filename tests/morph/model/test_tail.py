@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import FILE, load_tails, predictor_fingerprint
+from qwen3_tts_morph.morph.checkpoint.trained_files import TAIL_FILE, load_tails, predictor_fingerprint
 from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.crossbar import tail_logits
 from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
@@ -67,7 +67,7 @@ def folder(tmp_path_factory) -> Path:
     heads = load_model(path, LoadOptions("fp32", "sdpa")).talker.code_predictor.lm_head
     stock = torch.stack([head.weight for head in heads])
     tails = [Tail(1, random_parts(1, "token", "rank"), ABOUT, stock), Tail(5, random_parts(5), ABOUT, stock)]
-    save_tails(path / FILE, tails, path)
+    save_tails(path / TAIL_FILE, tails, path)
     return path
 
 
@@ -223,7 +223,7 @@ def test_a_bad_file_is_refused_by_name(folder, tmp_path, what):
     change, reason = BAD[what]
     checkpoint = tmp_path / "voice"
     shutil.copytree(folder, checkpoint)
-    rewrite(checkpoint / FILE, change)
+    rewrite(checkpoint / TAIL_FILE, change)
     with pytest.raises(ValueError, match=reason) as error:
         load_model(checkpoint, LoadOptions("fp32", "sdpa"))
     assert "crossbar.safetensors of voice" in str(error.value)
@@ -232,8 +232,8 @@ def test_a_bad_file_is_refused_by_name(folder, tmp_path, what):
 
 @pytest.mark.parametrize("size", [0, 20, 3000])
 def test_a_cut_file_is_refused(folder, tmp_path, size):
-    path = tmp_path / FILE
-    path.write_bytes((folder / FILE).read_bytes()[:size])
+    path = tmp_path / TAIL_FILE
+    path.write_bytes((folder / TAIL_FILE).read_bytes()[:size])
     with pytest.raises(ValueError, match=r"crossbar\.safetensors of voice is damaged"):
         load_tails(path, folder, torch.zeros(15, VOCAB, WIDTH))
 
@@ -241,6 +241,6 @@ def test_a_cut_file_is_refused(folder, tmp_path, size):
 def test_checkpoints_of_the_same_shape_have_different_fingerprints(folder, tmp_path):
     other = write_checkpoint(tmp_path / "other", "tiny", "custom_voice", seed=1)
     assert predictor_fingerprint(other) != predictor_fingerprint(folder)
-    shutil.copy(folder / FILE, other / FILE)
+    shutil.copy(folder / TAIL_FILE, other / TAIL_FILE)
     with pytest.raises(ValueError, match=r"crossbar\.safetensors of other was trained for another checkpoint"):
         load_model(other)

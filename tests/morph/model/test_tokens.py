@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import transformers
-from qwen3_tts_morph.morph.checkpoint.tokenizer_file import read_tokenizer
+from qwen3_tts_morph.morph.checkpoint.load import read_tokenizer
 from qwen3_tts_morph.morph.model.tokens import IncrementalTokenizer, TextTokenizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
-from qwen3_tts_morph.morph.checkpoint.tokenizer_file import read_tokenizer
+from qwen3_tts_morph.morph.checkpoint.load import read_tokenizer
 from qwen3_tts_morph.morph.model.tokens import TextTokenizer
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import retime

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.checkpoint.tensor_file import write_tensors
+from qwen3_tts_morph.morph.checkpoint.files import write_tensors
 from qwen3_tts_morph.morph.options import FRAME_RATE
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.checkpoint.tail_file import load_tails
+from qwen3_tts_morph.morph.checkpoint.trained_files import load_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph.backend import FrameBackend

@@ -1,21 +1,54 @@
-"""Read and atomically write safetensors files and their metadata; pickles are never read."""
+"""Read and write a checkpoint's files: untrusted JSON, and safetensors with their metadata; pickles are never read.
+
+A file cannot block, fill the memory or raise unexpected exceptions.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, deserialize, safe_open
 
-from ..runtime.atomic_file import write_atomic
-from .find import weight_files
+from ..runtime.atomic_file import read_limited, write_atomic
 
 if TYPE_CHECKING:
     import torch
 
-HEADER_START = 8  # after the header's length
+MOST_BYTES = 4 * 1024 * 1024  # of JSON: an index of 1000 weights has 0.1 MB
+HEADER_START = 8  # in a safetensors file, after the header's length
+
+
+def read_json(path: Path) -> Any:
+    """Return a JSON file's value; OSError if it cannot be read.
+
+    Raises ValueError, beginning with the file's name, if it is not a regular file (opening a pipe would block), larger
+    than MOST_BYTES, or not JSON (NaN and Infinity count as invalid).
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path.name} is not a file")
+    raw = read_limited(path, MOST_BYTES)
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError(f"{path.name} is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not JSON ({error})") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return a JSON file's object; errors as ``read_json``, and ValueError for any other value."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} contains a {type(value).__name__} instead of an object")
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
@@ -27,6 +60,11 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Map
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, dict(metadata)))
+
+
+def read_tensors(path: Path, most_bytes: int) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Return a file's tensors and metadata; SafetensorError, OSError, or ValueError above ``most_bytes``."""
+    return unpack_tensors(read_limited(path, most_bytes))
 
 
 def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -55,10 +93,10 @@ def read_metadata(path: Path) -> dict[str, str]:
         return file.metadata() or {}
 
 
-def read_tensor(checkpoint: Path, name: str) -> torch.Tensor:
+def read_tensor(files: Sequence[Path], name: str) -> torch.Tensor:
     """Return a tensor of a checkpoint's weight files; ValueError if none has it, SafetensorError or OSError."""
-    for file in weight_files(checkpoint):
+    for file in files:
         with safe_open(file, framework="pt") as weights:
             if name in weights.keys():  # noqa: SIM118  (not a mapping)
                 return weights.get_tensor(name)
-    raise ValueError(f"checkpoint {checkpoint.name} lacks {name}: download all of it again")
+    raise ValueError(f"checkpoint {files[0].parent.name} lacks {name}: download all of it again")
