@@ -114,7 +114,6 @@ class Whisper:
     """
 
     def __init__(self, folder: Path, size: str):
-        check_installed()
         from faster_whisper import WhisperModel, __version__
 
         self.name = f"faster-whisper {__version__} {size}"
@@ -166,28 +165,20 @@ def load_whisper(size: str, root: Path) -> Whisper:
     check_choice("recogniser", size, RECOGNISERS)
     check_installed()
     folder = root / size
-    if not is_complete(folder):
-        _download(size, folder)
+    if not all((folder / name).is_file() for name in NEEDED_FILES):
+        from faster_whisper.utils import download_model
+
+        log.info("downloading faster-whisper %s", size)
+        try:
+            download_model(size, output_dir=str(folder))
+        except Exception as error:  # from the hub, HTTP or the disk
+            raise ValueError(
+                f"the recogniser {size} is not on this machine and cannot be downloaded ({error}): connect to the "
+                f"network once, or put its files into models/{folder.parent.name}/{folder.name}"
+            ) from error
     try:
         return Whisper(folder, size)
     except RuntimeError as error:  # CTranslate2's only type
         raise ValueError(
             f"the recogniser in {folder.name} cannot be loaded ({error}): delete its folder to download it again"
-        ) from error
-
-
-def is_complete(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in NEEDED_FILES)
-
-
-def _download(size: str, folder: Path) -> None:
-    from faster_whisper.utils import download_model
-
-    log.info("downloading faster-whisper %s", size)
-    try:
-        download_model(size, output_dir=str(folder))
-    except Exception as error:  # from the hub, HTTP or the disk
-        raise ValueError(
-            f"the recogniser {size} is not on this machine and cannot be downloaded ({error}): connect to the network "
-            f"once, or put its files into models/{folder.parent.name}/{folder.name}"
         ) from error

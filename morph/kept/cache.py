@@ -123,7 +123,9 @@ class LineCache:
             raise DamagedLine("is damaged") from error
 
     def _write(self, key: str, kind: str, facts: Facts, waveform: np.ndarray) -> None:
-        path, content = self._path(key, kind), _encode(facts, waveform)
+        path, line = self._path(key, kind), json.dumps(facts)
+        metadata = {"format": FORMAT, "version": VERSION, "line": line, "sha256": _digest(line, waveform.data)}
+        content = save({"waveform": waveform}, metadata)
         self.folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # another process clears the folder
             write_atomic(path, content)
@@ -172,14 +174,8 @@ def _remove(path: Path) -> bool:
     return True
 
 
-def _encode(facts: Facts, waveform: np.ndarray) -> bytes:
-    line = json.dumps(facts)
-    metadata = {"format": FORMAT, "version": VERSION, "line": line, "sha256": _digest(line, waveform.data)}
-    return save({"waveform": waveform}, metadata)
-
-
 def _decode(content: bytes) -> tuple[Facts, np.ndarray] | None:
-    """Return what ``_encode`` was given; None for another version. Raises one of the errors that ``_read`` catches."""
+    """Return a file's facts and waveform, None for another version; the errors that ``_read`` catches."""
     parts, metadata = unpack_parts(content)
     if metadata["format"] != FORMAT:
         raise ValueError("it has another format")

@@ -171,15 +171,13 @@ def retime(spoken: Spoken, by: Stretch) -> Spoken:
     if by.changes_nothing or not len(spoken.waveform):
         return spoken
     waveform = stretch(spoken.waveform, spoken.sample_rate, by)
-    spans = tuple(_move(span, by.speed, len(waveform)) for span in spoken.spans)
+    spans = []
+    for span in spoken.spans:
+        start, end = (min(len(waveform), round(place / by.speed)) for place in (span.start, span.end))
+        trimmed, speed = round(span.trimmed / by.speed), span.speed * by.speed
+        spans.append(replace(span, start=start, end=end, trimmed=trimmed, speed=speed))
     report = replace(spoken.report, seconds=len(waveform) / spoken.sample_rate)
-    return replace(spoken, waveform=waveform, spans=spans, report=report, speed=spoken.speed * by.speed)
-
-
-def _move(span: PieceSpan, speed: float, length: int) -> PieceSpan:
-    """Return a piece at its place in a waveform of ``length`` samples; ``speed`` made it that long."""
-    start, end = (min(length, round(place / speed)) for place in (span.start, span.end))
-    return replace(span, start=start, end=end, trimmed=round(span.trimmed / speed), speed=span.speed * speed)
+    return replace(spoken, waveform=waveform, spans=tuple(spans), report=report, speed=spoken.speed * by.speed)
 
 
 REACH = 0.5  # how far a pause may be from the expected place, relative to the shorter sentence

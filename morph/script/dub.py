@@ -101,7 +101,11 @@ class Dub:
     @property
     def summary(self) -> str:
         """How it went, in a few sentences, the captions that do not fit first."""
-        lines = [self._fit(), *self.misfits.splitlines()]
+        count, late = len(self.placed), sum(bool(one.late_s) for one in self.placed)
+        wrong = sum(bool(one.too_long_s) or one.spoken.report.ended == ERROR for one in self.placed)
+        fit = f"{wrong} of {count} captions do not fit" if wrong else f"All {count} captions fit"
+        later = f", {late} {'starts' if late == 1 else 'start'} later" if late else ""
+        lines = [f"{fit}{later}{':' if wrong or late else '.'}", *self.misfits.splitlines()]
         if faster := [one.speed for one in self.placed if one.speed > 1]:
             lines.append(f"{len(faster)} spoken faster than 1, at most {max(faster):.2f}.")
         speakers = Counter(one.caption.number for one in self.placed)
@@ -116,14 +120,6 @@ class Dub:
         if self.clipped:
             lines.append("Captions that are heard together are too loud and are clipped: lower one with [gain -6].")
         return "\n".join([*lines, f"The track is {len(self.track) / self.sample_rate:.3f} s long."])
-
-    def _fit(self) -> str:
-        count = len(self.placed)
-        late = sum(bool(one.late_s) for one in self.placed)
-        wrong = sum(bool(one.too_long_s) or one.spoken.report.ended == ERROR for one in self.placed)
-        fit = f"{wrong} of {count} captions do not fit" if wrong else f"All {count} captions fit"
-        later = f", {late} {'starts' if late == 1 else 'start'} later" if late else ""
-        return fit + later + (":" if wrong or late else ".")
 
 
 def _numbers(captions: Sequence[Cue]) -> str:

@@ -103,7 +103,7 @@ class LinePieces:
         for part, pause_s in zip(paused.parts, paused.pauses_s, strict=False):
             self.silence += pause_s
             for words in split_arriving(self._write_out(part, normalizer), self.limit):
-                if any(char.isalnum() for char in words):
+                if any(map(str.isalnum, words)):
                     number, before_s, self.silence = next(self._numbers), self.silence, 0.0
                     yield Piece(normalizer.close(words), self.line.seed + number, number + 1, before_s)
         self.silence += paused.pauses_s[-1]

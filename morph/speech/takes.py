@@ -17,7 +17,7 @@ from ..decode.rows import Decoded
 from ..model.model import Model
 from ..options import IGNORE, GenerateOptions
 from ..text.duration import shortest_frames
-from ..words.alignment import no_word_times, token_path
+from ..words.alignment import AlignmentHead, no_word_times, token_path
 from ..words.guard import WordFault, WordGuard, find_by_letters, follow_text, spell
 from ..words.timing import PiecePath, WordTime, line_words, retime_words
 from .lines import CAP, ENDS, WRONG, Spoken
@@ -142,9 +142,11 @@ TELLING = {
 }
 
 
-def check_word_times(model: Model) -> None:
+def check_word_times(model: Model) -> AlignmentHead:
+    """Return the head that follows the text; ValueError for a checkpoint without one."""
     if model.alignment is None:
         raise ValueError(no_word_times(model.name))
+    return model.alignment
 
 
 def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
@@ -153,8 +155,7 @@ def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
     () for a line without a trace: it failed, is from another program, or was cached before traces existed. Raises
     ValueError as ``check_word_times``, and for a trace of another text.
     """
-    check_word_times(model)
-    assert model.alignment is not None
+    head = check_word_times(model)
     traced = [(span, span.trace) for span in spoken.spans if span.trace is not None]
     if not traced or len(traced) < len(spoken.spans):
         return ()
@@ -170,7 +171,7 @@ def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
         path = tuple(token_path(trace, len(tokens)))
         pieces.append(PiecePath(span.text, tokens, path, span.start / rate * speed - cut_s, quiet))
     seconds = len(spoken.waveform) / rate * speed
-    words = line_words(str(report.text), pieces, seconds, model.alignment.lead_s, report.readings)
+    words = line_words(str(report.text), pieces, seconds, head.lead_s, report.readings)
     return retime_words(words, speed)
 
 

@@ -207,14 +207,20 @@ class TextFeed:
         for _ in range(MOST_STEPS):
             if self.done or not self.has_news:
                 return
-            if self._cuts is not None:
-                if (piece := self._next_piece(self._cuts)) is not None:
-                    self._parts.add(piece)
-                    return
-            elif (text := self._reader.take()) is not None:
-                self._begin(text)
-            else:
-                self.stop(self._reader.error)
+            if self._cuts is None:
+                if (text := self._reader.take()) is not None:
+                    self._begin(text)
+                else:
+                    self.stop(self._reader.error)
+                continue
+            piece = next(self._cuts, None) if self._next is None else self._next.result()
+            if piece is None:
+                self._cuts = self._next = None
+                continue
+            if self._next is not None:
+                self._ask(self._cuts)
+            self._parts.add(piece)
+            return
         self._wake_up()
 
     def _begin(self, text: str) -> None:
@@ -229,14 +235,6 @@ class TextFeed:
     def _ask(self, cuts: Iterator[Piece]) -> None:
         wake_up, self._next = self._wake_up, self._executor.submit(self._pace.run, cuts)
         self._next.add_done_callback(lambda _: wake_up())
-
-    def _next_piece(self, cuts: Iterator[Piece]) -> Piece | None:
-        piece = next(cuts, None) if self._next is None else self._next.result()
-        if piece is None:
-            self._cuts = self._next = None
-        elif self._next is not None:
-            self._ask(cuts)
-        return piece
 
     def stop(self, error: BaseException | None = None) -> None:
         """End the line with the text that has come, and read no more."""

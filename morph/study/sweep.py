@@ -72,12 +72,17 @@ def sweep(
         check_seq_groups(groups)
     check_line(synthesizer.model, line)
     with synthesizer.session():
-        # Without a limit the text is one piece; _check_length has the limit.
+        # Without a limit the text is one piece; the limit is checked below.
         one_piece = replace(options or GenerateOptions(), split_chars=0)
         builder = synthesizer.engine.prompt_builder(synthesizer.model)
         parts = LinePieces(line, one_piece, builder)
         parts.cut()
-        _check_length(parts, options or GenerateOptions())
+        limit, length = piece_limit(synthesizer.model, options or GenerateOptions()), len(parts.normalized.text)
+        if 0 < limit < length:
+            raise ValueError(
+                f"text has {length} characters and {synthesizer.model.name} speaks at most {limit} in one piece: "
+                "shorten it"
+            )
         choice = synthesizer.engine.choose(synthesizer.model)
         study = _Study(synthesizer.engine, choice, parts, on_frame or (lambda *_: None))
         return _sweep(study, seq_groups, on_spoken or (lambda *_: None))
@@ -113,14 +118,6 @@ class _Study:
         spoken = assemble(parts, self.engine.describe(parts.model, self.choice))
         warn_of(spoken.report)
         return spoken
-
-
-def _check_length(parts: LinePieces, options: GenerateOptions) -> None:
-    model, length = parts.model, len(parts.normalized.text)
-    if 0 < (limit := piece_limit(model, options)) < length:
-        raise ValueError(
-            f"text has {length} characters and {model.name} speaks at most {limit} in one piece: shorten it"
-        )
 
 
 def _sweep(study: _Study, seq_groups: Sequence[int], on_spoken: Callable[[int, Spoken], None]) -> Sweep:

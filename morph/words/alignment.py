@@ -147,7 +147,11 @@ class Path:
                 jumps.append((frame, token, nearest))
             own += gains[frame, 1:-1]
         self._scores = scores[-1, WIDEST:]
-        self._before.extend(_steps_back(before[:-1], jumps))
+        # The best token before each. Of equal steps the widest, so that a path stays on a token as long as it can.
+        back = np.arange(count) - WIDEST + (before[:-1] - COSTS_AHEAD).argmax(1)
+        for frame, token, nearest in jumps:
+            back[frame, token] = nearest
+        self._before.extend(back)
 
     def tokens(self) -> list[int]:
         """Return the token of each frame so far; later frames can still change the last ones."""
@@ -167,15 +171,6 @@ def _jump(scores: np.ndarray, made: np.ndarray, token: int) -> int | None:
         return None
     made[token] = best - JUMP
     return from_there.index(best)
-
-
-def _steps_back(before: np.ndarray, jumps: Sequence[tuple[int, int, int]]) -> np.ndarray:
-    """Return the best previous token for scores ``[T, WIDEST + 1, tokens]``; of equal steps the widest."""
-    # The widest, so that a path stays on a token as long as it can.
-    tokens = np.arange(before.shape[2]) - WIDEST + (before - COSTS_AHEAD).argmax(1)
-    for frame, token, nearest in jumps:
-        tokens[frame, token] = nearest
-    return tokens
 
 
 def token_path(trace: Trace, count: int) -> list[int]:

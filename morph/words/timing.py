@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -196,15 +196,6 @@ BEHIND_FRAMES = 4  # the path so long ago is final, unless words are skipped
 LOOKED_AT, AND_MORE = 4, 400
 
 
-class _Spoken(NamedTuple):
-    """The piece that is spoken now; see ``LiveWords.add``."""
-
-    number: int
-    said: str
-    begin_s: float
-    path: Path
-
-
 class LiveWords:
     """Finds the words of one line, frame by frame; its ``text`` may grow.
 
@@ -225,7 +216,8 @@ class LiveWords:
         self._from = 0  # the end of the ended pieces' text
         self._given = 0  # returned words after it
         self._last = WordTime("", 0.0, 0.0, 0, 0)  # the last of them
-        self._piece: _Spoken | None = None
+        # The piece that is spoken now; see ``add``.
+        self._piece, self._said, self._begin_s, self._path = -1, "", 0.0, Path()
 
     def add(self, piece: int, said: str, begin_s: float, trace: Trace) -> list[WordTime]:
         """Add frames of a piece; return the words that have newly ended.
@@ -233,13 +225,13 @@ class LiveWords:
         Pieces come in order. ``said`` is its text as spoken, as far as it is known; ``begin_s`` its first frame's
         time in the line's sound, below 0 if silence was cut there.
         """
-        before, ended = self._piece, list[WordTime]()
-        if before is None or piece != before.number:
-            ended, before = self._end_piece(), None
-        path = Path() if before is None else before.path
-        path.take(trace)
-        self._piece = _Spoken(piece, said, begin_s, path)
-        return [*ended, *self._give(begin_s + (len(path) - BEHIND_FRAMES) / FRAME_RATE)]
+        ended: list[WordTime] = []
+        if piece != self._piece:
+            ended = self._end_piece()
+            self._piece, self._path = piece, Path()
+        self._said, self._begin_s = said, begin_s
+        self._path.take(trace)
+        return [*ended, *self._give(begin_s + (len(self._path) - BEHIND_FRAMES) / FRAME_RATE)]
 
     def end(self, seconds: float) -> list[WordTime]:
         """Return the remaining words, none of them after the line's sound of ``seconds``."""
@@ -261,19 +253,18 @@ class LiveWords:
     def _end_piece(self) -> list[WordTime]:
         words = self._give(math.inf)
         last = self._last
-        is_number = any(char.isdigit() for char in last.text)  # which may go on in the next piece
+        is_number = any(map(str.isdigit, last.text))  # which may go on in the next piece
         self._from, self._given = (last.first_char, 1) if is_number else (last.last_char, 0)
         return words
 
     def _give(self, until_s: float) -> list[WordTime]:
         """Return the current piece's words that have ended by then, with unspoken ones before them."""
-        if self._piece is None:
+        if self._piece < 0:
             return []
-        _, said, begin_s, spoken = self._piece
-        tokens = tuple(self._spans(said))
-        path = tuple(min(token, len(tokens) - 1) for token in spoken.tokens())
-        piece = PiecePath(said, tokens, path, begin_s)
-        text, readings = self._rest(LOOKED_AT * len(said) + AND_MORE)
+        tokens = tuple(self._spans(self._said))
+        path = tuple(min(token, len(tokens) - 1) for token in self._path.tokens())
+        piece = PiecePath(self._said, tokens, path, self._begin_s)
+        text, readings = self._rest(LOOKED_AT * len(self._said) + AND_MORE)
         words = list(zip(*match_words(text, [piece], self._lead_s, readings, goes_on=True), strict=True))
         last = self._given
         for index, (_, times) in enumerate(words[self._given :], start=self._given + 1):

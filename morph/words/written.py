@@ -9,13 +9,12 @@ word keeps its place: "Nguyen", read as "win", has the time of "win".
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-from typing import NamedTuple
+from itertools import accumulate, groupby, pairwise
 
 from ..text.pauses import PAUSE
-from ..text.pronunciation import Reading, read_text
+from ..text.pronunciation import Reading, read_text, replaced
 from .match import owners
 
 CHARACTER = (
@@ -49,26 +48,18 @@ def find_words(text: str) -> list[WrittenWord]:
     spans: list[tuple[int, int]] = []
     begin: int | None = None  # of opening marks before the next word
     for part in PART.finditer(shown):
+        last = part[0][-1]
         first = part.start() if begin is None else begin
-        if is_said(part[0]):
+        if any(map(str.isalnum, part[0])) or not SAID_ALONE.isdisjoint(part[0]):
             spans.append((first, part.end()))
             begin = None
-        elif not spans or begin is not None or _opens(part[0]):
+        elif not spans or begin is not None or last in OPENING or unicodedata.category(last) in ("Ps", "Pi"):
             begin = first
         else:
             spans[-1] = (spans[-1][0], part.end())
     if begin is not None and spans:  # marks that open nothing
         spans[-1] = (spans[-1][0], len(shown.rstrip()))
     return [WrittenWord(" ".join(shown[first:last].split()), first, last) for first, last in spans]
-
-
-def is_said(part: str) -> bool:
-    """Return whether a part of a text without spaces is spoken: it has a letter, a digit, or a sign alone."""
-    return any(char.isalnum() for char in part) or not SAID_ALONE.isdisjoint(part)
-
-
-def _opens(part: str) -> bool:
-    return part[-1] in OPENING or unicodedata.category(part[-1]) in ("Ps", "Pi")
 
 
 def said_span(word: WrittenWord, text: str) -> tuple[int, int]:
@@ -87,72 +78,45 @@ class ReadWords:
     owners: Sequence[int]  # each read word's written word; never go back
 
 
-class _TextPart(NamedTuple):
-    """A part of a text: its beginning in the text, in the displayed one and in the read one."""
-
-    text: int
-    shown: int
-    read: int
-    reading: Reading | None = None
-
-    def place(self, shown: int) -> int:
-        """Return the place in the text of one in the displayed text."""
-        inside, one = shown - self.shown, self.reading
-        if one is None or not inside:
-            return self.text + inside
-        if inside == len(one.shown):
-            return one.last
-        return self.text + inside + (one.last - one.first > len(one.shown))  # of a mark: after its <
-
-
 def find_read_words(text: str, readings: Sequence[Reading]) -> ReadWords:
     """Return the words of a text, in order."""
     if not readings:
         words = find_words(text)
         return ReadWords(words, words, range(len(words)))
-    parts = list(_parts(readings))
-    shown = find_words(read_text(text, [Reading(one.first, one.last, "", one.shown) for one in readings]))
+    shown = find_words(replaced(text, readings, [one.shown for one in readings]))
     if not shown:  # signs alone, which are read as words
         return ReadWords([], [], [])
     as_read = read_text(text, readings)
-    read = find_words(as_read)
-    begins = [one.shown for one in parts]
-    written = [
-        WrittenWord(
-            word.text,
-            parts[bisect_right(begins, word.first) - 1].place(word.first),
-            parts[bisect_right(begins, word.last - 1) - 1].place(word.last),
-        )
-        for word in shown
-    ]
-    return ReadWords(written, read, _owners(parts, shown, read, as_read))
-
-
-def _parts(readings: Sequence[Reading]) -> Iterator[_TextPart]:
-    shown = read = begin = 0  # how much longer the texts are so far, and the end of the last reading
-    for one in readings:
-        yield _TextPart(begin, begin + shown, begin + read)
-        yield _TextPart(one.first, one.first + shown, one.first + read, one)
-        begin = one.last
-        shown += len(one.shown) - (one.last - one.first)
-        read += len(one.read) - (one.last - one.first)
-    yield _TextPart(begin, begin + shown, begin + read)
-
-
-def _owners(
-    parts: Sequence[_TextPart], shown: Sequence[WrittenWord], read: Sequence[WrittenWord], as_read: str
-) -> list[int]:
-    begins, firsts = [one.read for one in parts], [word.first for word in shown]
-    places = [said_span(word, as_read)[0] for word in read]
+    read, firsts = find_words(as_read), [word.first for word in shown]
+    spans, sources = _characters(text, readings)
     own: list[int] = []
-    for index, group in groupby(range(len(read)), lambda number: bisect_right(begins, places[number]) - 1):
-        part = parts[index]
-        if part.reading is not None:
-            own += _shares(part.shown, part.reading.shown, shown, [read[number].text for number in group])
+    for (place, reading), group in groupby(read, lambda word: sources[said_span(word, as_read)[0]]):
+        if reading is None:
+            own.append(max(0, bisect_right(firsts, place) - 1))
         else:
-            inside = (places[number] - part.read + part.shown for number in group)
-            own += [max(0, bisect_right(firsts, place) - 1) for place in inside]
-    return list(accumulate(own, max))
+            own += _shares(place, reading.shown, shown, [word.text for word in group])
+    written = [WrittenWord(word.text, spans[word.first][0], spans[word.last - 1][1]) for word in shown]
+    return ReadWords(written, read, list(accumulate(own, max)))
+
+
+def _characters(
+    text: str, readings: Sequence[Reading]
+) -> tuple[list[tuple[int, int]], list[tuple[int, Reading | None]]]:
+    """Return the span in the text of each displayed character, and the source of each character that is read.
+
+    A source is a place in the displayed text: the character's own, or the begin of a reading, and the reading.
+    """
+    spans: list[tuple[int, int]] = []
+    sources: list[tuple[int, Reading | None]] = []
+    begin = 0
+    for one in [*readings, Reading(len(text), len(text), "", "")]:
+        sources += [(len(spans) + index, None) for index in range(one.first - begin)]
+        spans += pairwise(range(begin, one.first + 1))
+        sources += [(len(spans), one)] * len(one.read)
+        is_mark = one.last - one.first > len(one.shown)  # its < is before what is displayed
+        spans += pairwise([one.first, *(one.first + is_mark + at for at in range(1, len(one.shown))), one.last])
+        begin = one.last
+    return spans, sources
 
 
 def _shares(first: int, reads_as: str, shown: Sequence[WrittenWord], read: Sequence[str]) -> list[int]:
