@@ -25,7 +25,7 @@ from ..speech.pieces import NO_SAMPLES, text_as_spoken
 from ..text.normalize import NormalizedText
 from ..text.pronunciation import shown_text
 from ..words.alignment import Trace
-from ..words.timing import read_words
+from ..words.timing import WordTime
 
 log = logging.getLogger(__name__)
 
@@ -216,6 +216,7 @@ def _unpack(line: Line, facts: Facts, waveform: np.ndarray) -> Spoken:
         PieceSpan(text, start, end, None if trace is None else Trace.from_lists(trace), trimmed)
         for text, start, end, trimmed, trace in facts["spans"]
     )
+    words = tuple(WordTime(*word) for word in facts["words"])
     report = LineReport(
         line.name,
         str(line.text),
@@ -227,4 +228,4 @@ def _unpack(line: Line, facts: Facts, waveform: np.ndarray) -> Spoken:
         readings=line.find_readings(str(line.text)),
         **facts["counts"],
     )
-    return Spoken(waveform, rate, report, spans, facts["engine"], words=read_words(facts["words"]))
+    return Spoken(waveform, rate, report, spans, facts["engine"], words=words)

@@ -152,8 +152,8 @@ def check_word_times(model: Model) -> AlignmentHead:
 def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
     """Return a line's words and their times in its waveform, at any speed, in order.
 
-    () for a line without a trace: it failed, is from another program, or was cached before traces existed. Raises
-    ValueError as ``check_word_times``, and for a trace of another text.
+    () for a line without a trace: it failed, is from another program, or was cached before traces existed; ValueError
+    as ``check_word_times``.
     """
     head = check_word_times(model)
     traced = [(span, span.trace) for span in spoken.spans if span.trace is not None]

@@ -14,7 +14,7 @@ from ..decode.sampling import distribution
 from ..engine import Choice, Engine
 from ..model.crossbar import crossbar
 from ..model.model import Model
-from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampling, check_seq_groups
+from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampling
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import LinePieces, assemble, piece_limit, warn_of
 from ..speech.takes import Take, judge_end
@@ -58,9 +58,9 @@ def sweep(
     synthesizer: Synthesizer,
     line: Line,
     seq_groups: Sequence[int],
-    options: GenerateOptions | None = None,
-    on_frame: Callable[[int, int], None] | None = None,
-    on_spoken: Callable[[int, Spoken], None] | None = None,
+    options: GenerateOptions,
+    on_frame: Callable[[int, int], None] = lambda _done, _expected: None,
+    on_spoken: Callable[[int, Spoken], None] = lambda _groups, _spoken: None,
 ) -> Sweep:
     """Speak one line at each SEQ_GROUPS, with the same seed. Most parameters are those of ``speak_lines``.
 
@@ -68,24 +68,18 @@ def sweep(
     engine captures graphs, it decodes each line once untimed before its row. ``on_spoken`` gets finished speech:
     frames are timed. Raise ValueError for a line that cannot be spoken, or not in one piece.
     """
-    for groups in seq_groups:
-        check_seq_groups(groups)
     check_line(synthesizer.model, line)
     with synthesizer.session():
         # Without a limit the text is one piece; the limit is checked below.
-        one_piece = replace(options or GenerateOptions(), split_chars=0)
-        builder = synthesizer.engine.prompt_builder(synthesizer.model)
-        parts = LinePieces(line, one_piece, builder)
+        model, engine = synthesizer.model, synthesizer.engine
+        parts = LinePieces(line, replace(options, split_chars=0), engine.prompt_builder(model))
         parts.cut()
-        limit, length = piece_limit(synthesizer.model, options or GenerateOptions()), len(parts.normalized.text)
+        limit, length = piece_limit(model, options), len(parts.normalized.text)
         if 0 < limit < length:
             raise ValueError(
-                f"text has {length} characters and {synthesizer.model.name} speaks at most {limit} in one piece: "
-                "shorten it"
+                f"text has {length} characters and {model.name} speaks at most {limit} in one piece: shorten it"
             )
-        choice = synthesizer.engine.choose(synthesizer.model)
-        study = _Study(synthesizer.engine, choice, parts, on_frame or (lambda *_: None))
-        return _sweep(study, seq_groups, on_spoken or (lambda *_: None))
+        return _sweep(_Study(engine, engine.choose(model), parts, on_frame), seq_groups, on_spoken)
 
 
 @dataclass

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -175,16 +174,6 @@ def without_quiet(start: float, end: float, quiet: Iterable[Times]) -> Times:
         elif before > 0 and (behind <= 0 or is_long):
             end = first
     return start, end
-
-
-def read_words(rows: Iterable[Sequence[Any]]) -> tuple[WordTime, ...]:
-    """Return words from a file, as values of ``WordTime``; raise ValueError or TypeError for other things."""
-    words = tuple(WordTime(*row) for row in rows)
-    for word in words:
-        places = (word.first_char, word.last_char)
-        if not isinstance(word.text, str) or not all(type(place) is int and place >= 0 for place in places):
-            raise ValueError(f"{word!r:.80} is no word: give its text, times and place")
-    return words
 
 
 def retime_words(words: Iterable[WordTime], speed: float) -> tuple[WordTime, ...]:

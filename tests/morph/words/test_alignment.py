@@ -63,8 +63,3 @@ def test_it_does_not_matter_how_many_frames_come_at_a_time(portion: int) -> None
 
 def test_a_line_without_frames_has_no_path() -> None:
     assert token_path(trace([]), 3) == []
-
-
-def test_the_trace_of_another_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="token 3 is looked at in a text of 3"):
-        token_path(trace([0, 3]), 3)
