@@ -11,13 +11,7 @@ setup(
     packages=[NAME, *(f"{NAME}.{name}" for name in INNER)],
     package_data={
         NAME: ["demo_voice/*", "demo_voice/speech_tokenizer/*", "recordings/*"],
-        f"{NAME}.morph": [
-            "*.json",
-            "*/*.json",
-            "text/lists.txt",
-            "text/scripts/head.ass",
-            "study/dark.mplstyle",
-        ],
+        f"{NAME}.morph": ["*.json", "*/*.json", "text/lists.txt", "text/scripts/head.ass", "study/dark.mplstyle"],
         f"{NAME}.serve": ["page/*", "api/fields.json", "terminal/help.json"],
     },
 )

@@ -40,18 +40,14 @@ def run_in_environment(words: Sequence[str]) -> int:
             if words[:1] == ["serve"]:
                 add_server(python)
     except subprocess.CalledProcessError:
-        note(
-            f"speak.py: the environment {ENVIRONMENT} cannot be made, see the message above: check the connection, "
-            "then run the same command again"
-        )
-        return 1
+        why = ", see the message above: check the connection, then run the same command again"
     except OSError as error:
-        note(
-            f"speak.py: the environment {ENVIRONMENT} cannot be made ({error.strerror or error}): put the pack where "
-            "you may write and there is room, or run with --here in a Python that has the pack's requirements"
-        )
-        return 1
-    return wait([str(python), __file__, "--here", *words])
+        fix = "put the pack where you may write and there is room, or use --here in a Python that has its requirements"
+        why = f" ({error.strerror or error}): {fix}"
+    else:
+        return wait([str(python), __file__, "--here", *words])
+    note(f"speak.py: the environment {ENVIRONMENT} cannot be made{why}")
+    return 1
 
 
 def wait(command: Sequence[str]) -> int:
@@ -71,7 +67,7 @@ def wait(command: Sequence[str]) -> int:
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
     """Hold the folder of the environment; wait while another first run has it, and say so once."""
-    from qwen3_tts_morph.serve.terminal.folder_lock import exclusive
+    from qwen3_tts_morph.serve.terminal.folders import exclusive
 
     waits = itertools.count()
 

@@ -31,9 +31,7 @@ NO_MEMORY = "the memory is full: close other programs, or choose --batch-size 1,
 
 
 def main(
-    words: Sequence[str] | None = None,
-    program: str = PROGRAM,
-    elsewhere: Callable[[Sequence[str]], int] | None = None,
+    words: Sequence[str] | None = None, program: str = PROGRAM, elsewhere: Callable[[Sequence[str]], int] | None = None
 ) -> int:
     """Run a command line, by default the process's; return its exit code.
 
@@ -58,9 +56,10 @@ def respell(words: list[str], console: Console) -> list[str]:
 def finish(console: Console, run: Callable[[], int]) -> int:
     """Run a program; return its exit code. Print one sentence for an error that the user can fix."""
     try:
-        with contextlib.ExitStack() as end:
-            end.callback(console.out.flush)  # ``--help``'s output, while errors can still be reported
+        try:
             return run()
+        finally:
+            console.out.flush()  # ``--help``'s output, while errors can still be reported
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -79,30 +78,24 @@ def finish(console: Console, run: Callable[[], int]) -> int:
 def explain(error: Exception) -> tuple[int, str] | None:
     """Return the exit code and sentence for an error that the user can fix; None for a bug of the pack."""
     if isinstance(error, ModuleNotFoundError):
-        return FAILED, lacking(error)
+        if (error.name or "").startswith(__package__):
+            return FAILED, f"this copy of the pack has no {error.name}: install the pack again"
+        fix = "install torch and the pack's requirements.txt there"
+        return FAILED, f"{sys.executable} has no package {error.name}: {fix}"
     if isinstance(error, ValueError):
         return BAD_INPUT, str(error)
     if isinstance(error, OSError):
-        return BAD_INPUT, refused(error)
+        why = error.strerror or " ".join(str(error).split())
+        if error.filename is None:
+            return BAD_INPUT, f"reading or writing failed ({why}): check the disk, pipe or network, and try again"
+        fix = "choose another place, or change its permissions"
+        return BAD_INPUT, f"{error.filename} cannot be read or written ({why}): {fix}"
     if isinstance(error, (MemoryError, RuntimeError)):
         from ..morph.checkpoint.verify import is_out_of_memory
 
         if isinstance(error, MemoryError) or is_out_of_memory(error):
             return FAILED, NO_MEMORY
     return None
-
-
-def refused(error: OSError) -> str:
-    why = error.strerror or " ".join(str(error).split())
-    if error.filename is None:
-        return f"reading or writing failed ({why}): check the disk, the pipe or the network, and try again"
-    return f"{error.filename} cannot be read or written ({why}): choose another place, or change its permissions"
-
-
-def lacking(error: ModuleNotFoundError) -> str:
-    if (error.name or "").startswith(__package__):
-        return f"this copy of the pack has no {error.name}: install the pack again"
-    return f"{sys.executable} has no package {error.name}: install torch and the pack's requirements.txt there"
 
 
 def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]], int] | None) -> int:
@@ -112,15 +105,13 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
     try:
         command, options = parse(name, rest, console.program)
     except ModuleNotFoundError:
-        # The options need a package too: they are read in that environment.
-        if elsewhere is None:
+        if elsewhere is None:  # that environment has what the options need
             raise
-        return elsewhere(words)
     if elsewhere is not None:
         return elsewhere(words)
     with contextlib.redirect_stdout(console.err):  # stdout is for a path or a sound
-        code: int | None = command.run(options, console)
-        return code or 0
+        command.run(options, console)
+    return 0
 
 
 def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:

@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Refuse())
 import pack
 pack.load()
 from qwen3_tts_morph.serve.cli import main
-from qwen3_tts_morph.serve.process.ports import free_ports
+from qwen3_tts_morph.serve.process.server import free_ports
 
 def run(*words):
     assert main(["--here", *words], "speak.py") == 0, words

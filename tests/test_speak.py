@@ -13,7 +13,7 @@ import torch
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.process.server import PACKAGES
-from qwen3_tts_morph.serve.terminal.folder_lock import exclusive
+from qwen3_tts_morph.serve.terminal.folders import exclusive
 
 import speak
 

@@ -1,7 +1,7 @@
 """Table "attacks": how much malicious clients slow down a normal client of the speech server.
 
     python -m lab.benchmarks.attacks --device cpu
-    python -m lab.benchmarks.attacks --device cpu --attacks pings resets --parser h11
+    python -m lab.benchmarks.attacks --device cpu --attacks pings resets
 
 The server is the command line's, with a key and two rows, and speaks with the demo voice. A normal client requests
 ``--lines`` lines, one after the other, first alone and then beside each attack. ``first`` is the time from its request
@@ -45,6 +45,7 @@ from .results import PartRow, save_rows
 from .server_process import started
 
 MODULE = "lab.benchmarks.attacks"
+PARSER = "h11"  # earlier results have httptools too
 PATH = "/v1/audio/speech"
 PROSE = "We should be there by ten, unless the ferry is late again."
 KEY = "benchmark-of-attacks"
@@ -306,7 +307,7 @@ def measure(name: str, address: str, alone: ClientTimes, options: argparse.Names
     first_alone, gap_alone = median_ms(alone.first_s), median_ms(alone.gap_s)
     return AttackRow(
         "attacks", "morph", options.shape, "auto", "float32", 2,
-        name, options.parser, len(client.first_s), round(first / first_alone, 1), round(gap / gap_alone, 1),
+        name, PARSER, len(client.first_s), round(first / first_alone, 1), round(gap / gap_alone, 1),
         first_alone, first, most_ms(client.first_s), gap_alone, gap, most_ms(client.gap_s),
         most_ms(client.health_s), client.health_failed, client.lines_failed,
     )  # fmt: skip
@@ -327,8 +328,7 @@ def run(options: argparse.Namespace) -> list[AttackRow]:
     os.environ[KEY_VARIABLE] = KEY
     rows, alone = list[AttackRow](), ClientTimes()
     given = ["--rows", "2", "--device", options.device]
-    module = MODULE if options.parser == "h11" else "serve"
-    with started(given, module) as (address, _):
+    with started(given) as (address, _):
         for client in (ClientTimes(), *[alone] * options.lines):  # the first is not counted
             listen(address, client)
         for name in options.attacks:
@@ -356,7 +356,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     table = parser(__doc__, frames=0, repeats=1)
     table.set_defaults(shape=DEMO)
     table.add_argument("--attacks", nargs="+", choices=ATTACKS, default=list(ATTACKS))
-    table.add_argument("--parser", choices=("httptools", "h11"), default="httptools")
     table.add_argument("--lines", type=int, default=5, help="alone, and beside each attack")
     table.add_argument("--seconds", type=float, default=20.0, help="at most, of each attack")
     table.add_argument("--patience", type=float, default=TIMEOUT_S, help="seconds without a byte that lose a line")
@@ -365,16 +364,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main() -> None:
-    """Measure and print the table, or run one of the two processes that this starts."""
+    """Measure and print the table, or run the process that attacks."""
     if sys.argv[1:2] == ["attack"]:
         os.nice(19)
         name, address, seconds = sys.argv[2:]
         attack(name, address, float(seconds))
-    elif sys.argv[1:2] == ["serve"]:
-        from qwen3_tts_morph.serve.cli import main as serve
-
-        sys.modules["httptools"] = None  # type: ignore[assignment]
-        sys.exit(serve())
     else:
         print(table_of(run(parse_arguments())))
 

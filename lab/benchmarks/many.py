@@ -45,8 +45,8 @@ from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.serve.process.ports import free_ports
-from qwen3_tts_morph.serve.remote.attempts import ask_server
+from qwen3_tts_morph.serve.process.server import free_ports
+from qwen3_tts_morph.serve.remote.connection import ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 

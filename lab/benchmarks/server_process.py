@@ -19,7 +19,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.process.ports import free_ports
+from qwen3_tts_morph.serve.process.server import free_ports
 
 import pack
 

@@ -53,7 +53,7 @@ class RemoteModel(io.ComfyNode):
 
 def ask(server: Server, progress: NodeProgress | None = None) -> ServerFacts:
     """Return a server's facts; a user who cancels ends the request."""
-    from ...serve.remote.attempts import ask_server
+    from ...serve.remote.connection import ask_server
 
     return ask_server(server, (lambda: progress(0, 1)) if progress else lambda: None)
 
@@ -68,7 +68,7 @@ class ServedModel:
     @contextmanager
     def open(self, rows: int, cast: Mapping[str, Voice] | None = None) -> Iterator[Speaks]:
         """Yield the server's backend; ConnectionError if it is gone, ValueError for a character's own model."""
-        from ...serve.remote.failure import ServerGone
+        from ...serve.remote.connection import ServerGone
         from ...serve.remote.speaks import RemoteSpeaks
 
         if own := [name for name, voice in (cast or {}).items() if voice.by is not None]:

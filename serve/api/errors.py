@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ...morph.batch.inbox import BatchClosed
+
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-BAD_REQUEST = "invalid_request_error"
 
 
 class ApiError(Exception):
@@ -25,7 +26,7 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        kind = "server_error" if self.status >= 500 else TYPES.get(self.status, BAD_REQUEST)
+        kind = "server_error" if self.status >= 500 else TYPES.get(self.status, "invalid_request_error")
         param = None if self.param is None else _encodable(self.param)
         message = _encodable(self.message)
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
@@ -47,6 +48,15 @@ def shutting_down() -> ApiError:
 def fault(error: Exception) -> ApiError:
     """Return the error of a server fault, without details."""
     return ApiError(500, f"the server failed ({type(error).__name__}): its log says why")
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Return an engine error as clients see it: bad input with its message, a failure without details."""
+    if isinstance(error, ValueError):
+        return ApiError(400, str(error), "input")
+    if isinstance(error, BatchClosed):
+        return shutting_down()
+    return ApiError(500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed")
 
 
 def _encodable(text: str) -> str:

@@ -9,22 +9,14 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from ...morph.audio.formats import SERVED
+from ...morph.model.model import Model
 from ...morph.options import IGNORE
-from .fields import NULL, Schema, Speech, allowed
-from .guard import KEYED
-from .request import Rules
+from .middleware import HEADERS, KEYED
+from .options import ServerOptions
+from .request import NULL, Schema, Speech, allowed
 
-HEADERS = {
-    "x-request-id": "the client's own, or another",
-    "x-speech-seed": "of the line",
-    "x-speech-seq-groups": "of the line",
-    "x-speech-sample-rate": "in Hz",
-    "x-speech-ignored": "fields that this checkpoint cannot follow, or that were removed",
-    "x-speech-ended": "how the take ended, with stream false",
-}
 BINARY: Schema = {"schema": {"type": "string", "format": "binary"}}
 KINDS = {"string": "text", "array": "a list"}
-FIELD = ("Field", "Values", "Description")
 OBJECTS = {"speech": "Speech", "sampling": "SamplingFields", "shift": "VoiceShift"}
 PAGE = Path(__file__).parents[1] / "page" / "docs.html"
 
@@ -80,17 +72,17 @@ def body_of(content: Schema) -> Schema:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def describe(document: Schema, rules: Rules, has_key: bool) -> Schema:
+def describe(document: Schema, model: Model, options: ServerOptions) -> Schema:
     """Add this server's limits and its key to the document of all routes; return it."""
     for path, operations in document["paths"].items():
-        for operation in operations.values():
-            operation |= {"security": [{"key": []}]} if has_key and path.startswith(KEYED) else {}
+        for operation in operations.values() if options.access.key and path.startswith(KEYED) else ():
+            operation["security"] = [{"key": []}]
     _, schemas = models_json_schema([(Speech, "validation")], ref_template="#/components/schemas/{model}")
     fields = schemas["$defs"]["Speech"]["properties"]
-    fields["input"]["maxLength"] = rules.limits.characters
-    fields["seq_groups"]["default"] = rules.seq_groups
-    fields["language"]["examples"] = list(rules.model.languages)
-    if rules.model.alignment is None:  # nothing tells which words are spoken
+    fields["input"]["maxLength"] = options.limits.characters
+    fields["seq_groups"]["default"] = options.seq_groups
+    fields["language"]["examples"] = list(model.languages)
+    if model.alignment is None:  # nothing tells which words are spoken
         fields["wrong_words"]["anyOf"][0]["enum"] = [IGNORE]
         fields["return_timestamps"]["anyOf"][0]["const"] = False
     document["components"]["schemas"] |= schemas["$defs"]
@@ -107,7 +99,7 @@ def render(document: Mapping[str, Any]) -> str:
         for method, one in methods.items()
     ]
     headers = [(name, one["description"]) for name, one in answer["headers"].items()]
-    objects = {f"{name}_fields": _table(FIELD, _rows(schemas[one])) for name, one in OBJECTS.items()}
+    objects = {f"{name}_fields": _fields(schemas[one]) for name, one in OBJECTS.items()}
     return PAGE.read_text(encoding="utf-8").format(
         title=escape(document["info"]["title"]),
         version=escape(document["info"]["version"]),
@@ -128,11 +120,12 @@ def _kind(schema: Schema) -> str:
     return allowed(schema) or longest or KINDS.get(schema.get("type", ""), "an object")
 
 
-def _rows(schema: Schema) -> list[tuple[str, str, str]]:
-    """Return the fields of an object, required ones first."""
+def _fields(schema: Schema) -> str:
+    """Return a table of an object's fields, required ones first."""
     fields, needed = schema["properties"], schema.get("required", ())
     names = sorted(fields, key=lambda one: one not in needed)
-    return [(one, _values(fields[one]), fields[one]["description"]) for one in names]
+    rows = [(one, _values(fields[one]), fields[one]["description"]) for one in names]
+    return _table(("Field", "Values", "Description"), rows)
 
 
 def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:

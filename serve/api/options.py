@@ -1,7 +1,15 @@
-"""How the server runs: frozen, validated on construction."""
+"""The server's options: frozen, validated on construction; and whose requests are admitted, in ComfyUI too.
+
+ComfyUI's own check of hosts and origins admits ``Origin: null``, requests without an Origin (another site's
+``<audio>``), names that resolve to this computer (DNS rebinding), and any request if the Host is not loopback.
+"""
 
 import ipaddress
+import os
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ...morph.options import MOST_LINES, GenerateOptions, check_seq_groups
@@ -11,6 +19,9 @@ from ...morph.text.pronunciation import PronunciationList
 KEY_VARIABLE = "MORPH_TTS_API_KEY"
 PORT = 8765
 SHORTEST_KEY = 8  # characters
+# A valid Host header: a name or an IPv4 address, or an IPv6 address in brackets; then maybe a port.
+HOST = re.compile(r"(?:(?P<name>[a-z0-9._-]+)|\[(?P<ipv6>[0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+HOSTS_VARIABLE = "MORPH_TTS_HOSTS"  # names of this server beside addresses and localhost, separated by commas
 
 
 def is_loopback(host: str) -> bool:
@@ -54,14 +65,10 @@ class Access:
                 f"variable {KEY_VARIABLE}, or listen on 127.0.0.1"
             )
         if not self.key.isascii() or not self.key.isprintable() or self.key.strip() != self.key:
-            raise ValueError(
-                f"the key in {KEY_VARIABLE} has characters that a header cannot have: use letters and digits"
-            )
-        if 0 < len(self.key) < SHORTEST_KEY:
-            raise ValueError(
-                f"the key in {KEY_VARIABLE} has {len(self.key)} characters and can be guessed: use {SHORTEST_KEY} "
-                "or more"
-            )
+            raise ValueError(f"{KEY_VARIABLE} has characters that no header can have: use letters and digits")
+        if 0 < (size := len(self.key)) < SHORTEST_KEY:
+            fix = f"use {SHORTEST_KEY} or more"
+            raise ValueError(f"the key in {KEY_VARIABLE} has {size} characters and can be guessed: {fix}")
         origin = "*" if self.origin is None else self.origin
         if not origin.isascii() or not origin.isprintable() or not origin.strip():
             raise ValueError(
@@ -99,10 +106,8 @@ class ServerOptions(Checked):
             Setting(1, low=1, high=MOST_LINES, name="rows").check(self.rows)
         for groups in (self.seq_groups, *self.warm_groups):
             check_seq_groups(groups)
-        for name in ("checkpoint", "voices"):
-            path = getattr(self, name)
-            if path is not None and not path.is_dir():
-                raise ValueError(f"{name} is {path}, which is not a folder: give the path of one that exists")
+        if self.voices is not None and not self.voices.is_dir():
+            raise ValueError(f"voices is {self.voices}, which is not a folder: give the path of one that exists")
 
     def most_lines(self, rows: int) -> int:
         """Return the most concurrent requests, spoken or queued, with ``rows`` per server."""
@@ -111,3 +116,47 @@ class ServerOptions(Checked):
     @property
     def all_devices(self) -> tuple[str, ...]:
         return self.devices or (self.device,)
+
+
+def listed_hosts() -> list[str]:
+    names = os.environ.get(HOSTS_VARIABLE, "").split(",")
+    return [name.strip().lower() for name in names if name.strip()]
+
+
+def why_refused(headers: Mapping[str, str], hosts: Collection[str] = (), cors: str | None = None) -> str | None:
+    """Return the reason to refuse a request, or None.
+
+    ``headers`` are case-insensitive; ``cors`` is another site that is allowed, or "*": ComfyUI's
+    ``--enable-cors-header``.
+    """
+    host, origin = headers.get("Host", ""), headers.get("Origin")
+    if unlisted_host(headers, hosts) is not None:
+        return f"host {host!r} is unknown: use an address or localhost, or list the name in {HOSTS_VARIABLE}"
+    if cors is not None and (cors == "*" or origin == cors):
+        return None
+    if headers.get("Sec-Fetch-Site") == "cross-site":
+        return "the request comes from another site"
+    if origin is not None and origin.rpartition("//")[2].lower() != host.lower():
+        return f"origin {origin!r} is another site"
+    return None
+
+
+def unlisted_host(headers: Mapping[str, str], hosts: Collection[str] = ()) -> str | None:
+    """Return the Host of a request, or None for an address, localhost or a listed name."""
+    host = headers.get("Host", "")
+    name, is_own = _read_host(host)
+    return None if is_own or name in hosts else host.rpartition(":")[0] or host
+
+
+@lru_cache(16)
+def _read_host(host: str) -> tuple[str | None, bool]:
+    """Return the name in a Host header, None for an invalid one, and whether it is localhost or an address."""
+    found = HOST.fullmatch(host)
+    if found is None:
+        return None, False
+    name = (found["name"] or found["ipv6"]).lower()
+    try:
+        (ipaddress.IPv6Address if found["ipv6"] else ipaddress.IPv4Address)(name)
+    except ValueError:
+        return (name, name == "localhost") if found["name"] else (None, False)
+    return name, True

@@ -2,8 +2,8 @@
 
 - ``add_arguments(parser)``: adds the command's options.
 - ``check(parser, options)``: checks them without a model; ``parser.error`` for bad input.
-- ``run(options, console)``: runs, and returns the exit code unless it is 0; ValueError for bad input.
+- ``run(options, console)``: runs; ValueError for bad input.
 
-``serve/terminal/help.json`` has the texts of ``--help``; ``serve/terminal/`` and ``serve/scripts/`` have shared code.
-A module imports only Python's own packages at import time, and the engine when it runs.
+``serve/terminal/help.json`` has the texts of ``--help``; ``serve/terminal/`` and ``serve/script_backend.py`` have
+shared code. A module imports only Python's own packages at import time, and the engine when it runs.
 """

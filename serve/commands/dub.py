@@ -12,11 +12,11 @@ from functools import partial
 from ...morph.options import FitLimits
 from ...morph.setting import settings_of
 from ...morph.text.encoding import read_text_file
-from ..scripts.script_run import ScriptRun, open_folder, outputs
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import read_lists
 from . import script
+from .script import ScriptRun, open_folder, outputs
 
 FILES = (".srt", ".vtt")
 
@@ -37,15 +37,12 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.text.scripts.captions import read_captions, read_dub
-    from ..scripts.backend import open_backend
+    from ..script_backend import open_backend
 
     text, lists = read_text_file(options.file), read_lists(options)
     captions = read_captions(text)
     read = partial(read_dub, captions, read_sounds=options.read_sounds)
-    with (
-        open_folder(options, console) as folder,
-        open_backend(options, console, read) as ready,
-    ):
+    with open_folder(options, console) as folder, open_backend(options, console, read) as ready:
         from ...morph.script.dialogue import ScriptRequest
         from ...morph.script.dub import assemble_dub, read_subtitles
 

@@ -2,10 +2,9 @@
 
 import argparse
 
-from ..logs import start_log
 from ..process.server import add_arguments as add_arguments
 from ..process.server import read_options, run_server
-from ..terminal.console import Console
+from ..terminal.console import Console, start_log
 from ..terminal.engine import find_adapters, find_checkpoint, folders_of
 
 
@@ -29,6 +28,5 @@ def run(options: argparse.Namespace, console: Console) -> None:
         else:
             run_server(read_options(options))
     except OSError as error:
-        raise ValueError(
-            f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another"
-        ) from error
+        where = f"{options.host} port {options.port}"
+        raise ValueError(f"cannot listen on {where} ({error.strerror}): choose another") from error

@@ -21,8 +21,7 @@ from ..terminal import arguments
 from ..terminal.arguments import ending_in
 from ..terminal.console import Console
 from ..terminal.engine import load_voice, make_check, make_settings, read_lists
-from ..terminal.player import find_device, playing
-from ..terminal.sound import write_atomic, write_sound
+from ..terminal.sound import find_device, playing, write_atomic, write_sound
 
 if TYPE_CHECKING:
     from ...morph.kept.render import WordCheck
@@ -70,8 +69,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    if options.stdin == (options.text is not None):
-        parser.error("give the text as an argument, or --stdin, not both" if options.stdin else NO_TEXT)
+    if options.stdin and options.text is not None:
+        parser.error("give the text as an argument, or --stdin, not both")
+    if not options.stdin and options.text is None:
+        parser.error("there is no text: type it as an argument, or pipe it in with --stdin")
     if options.stdin and sys.stdin is None:
         parser.error("stdin is closed: pipe the text in, or type it as an argument")
     arguments.check_line(parser, options)
@@ -92,9 +93,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     written = [path for path in (options.out, options.words) if isinstance(path, Path)]
     arguments.check_sources(parser, (options.reference, options.pronunciation), written)
     arguments.check_new(parser, written, options.overwrite)
-
-
-NO_TEXT = "there is no text: type it as an argument, or pipe it in with --stdin"
 
 
 def run(options: argparse.Namespace, console: Console) -> None:

@@ -38,10 +38,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     recogniser = load_whisper(options.recogniser, folders_of(options).recognisers)
     with console.progress("s") as show:
         found = recogniser.transcribe_words(
-            waveform.mean(axis=0),
-            rate,
-            options.language,
-            lambda done, length: show(round(done), round(length)),
+            waveform.mean(axis=0), rate, options.language, lambda done, length: show(round(done), round(length))
         )
     if not found.words:
         raise ValueError(f"no words were recognised in {options.recording}: check the recording, and --language")

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..api.options import ServerOptions
-from .ports import bind, free_ports
-from .server import MORE_CONNECTIONS, SHUTDOWN_S, check_packages, read_options
+from .server import MORE_CONNECTIONS, SHUTDOWN_S, bind, check_packages, free_ports, read_options
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -38,13 +37,8 @@ QUEUE = "queue"
 LOCAL = "local"  # in RAY_ADDRESS: start an own cluster
 HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
 # Environment variables for the ports of HAProxy and of Ray's proxy behind it, beside ours.
-HAPROXY_PORTS = (
-    "RAY_SERVE_HAPROXY_METRICS_PORT",
-    "RAY_SERVE_HAPROXY_STATS_PORT",
-    "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT",
-)
+HAPROXY_PORTS = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT", "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT")
 DRAINING = "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"
-STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def check_ray() -> None:
@@ -74,7 +68,7 @@ def run_ray(arguments: argparse.Namespace) -> None:
         with deployed(arguments, options, port, gpus):
             log.info("listening on %s port %d, replicas: %d", options.access.host, port, arguments.replicas)
             stopped = threading.Event()
-            before = {one: signal.signal(one, lambda *_: stopped.set()) for one in STOPS}
+            before = {one: signal.signal(one, lambda *_: stopped.set()) for one in (signal.SIGINT, signal.SIGTERM)}
             stopped.wait()
             for one, handler in before.items():  # a second Ctrl+C interrupts the shutdown
                 signal.signal(one, handler)
@@ -207,8 +201,8 @@ def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
 def make_replica(arguments: dict[str, Any]) -> Starlette:
     """Load the model, warm up, and return the application; for a Ray process."""
     from ...morph.runtime.collector import freeze_for_good
-    from ..logs import start_log
     from ..routes.app import App
+    from ..terminal.console import start_log
     from .server import SWITCH_S, load_speaker, prepare
 
     sys.setswitchinterval(SWITCH_S)

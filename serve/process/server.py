@@ -1,4 +1,4 @@
-"""Start the speech server. Until ``run_server``, imports only the standard library."""
+"""Start the speech server: options, ports, model, warm-up. Until ``run_server``, nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import gc
 import importlib.util
 import logging
 import os
+import random
+import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...morph.text.pronunciation import read_pronunciation
-from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes
-from ..api.request_checks import listed_hosts
+from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes, listed_hosts
 from ..terminal.arguments import add_model, add_switch, existing_file, folder
-from .ports import bind
 
 if TYPE_CHECKING:
     from ..routes.app import App
@@ -44,6 +45,9 @@ SWITCH_S = 0.00002
 MORE_CONNECTIONS = 200  # beside spoken and queued requests: pages, checks, metrics
 BACKLOG = 16  # connections that the event loop accepts in one step: more would delay others
 OWN_FILES = 80  # open files of the process, and of spare connections
+# Below the ephemeral ports, of which Ray takes many while it starts.
+OFFERED = range(20_000, 30_000)
+MOST_DROPPED = 64  # connections per call: then the event loop continues
 BROKEN_OFF = "ASGI callable returned without completing response."  # uvicorn's words
 
 
@@ -196,3 +200,50 @@ def prepare(speaker: Any, work: Callable[[], None]) -> None:
     except Exception:
         result = "requests may wait for captures" if speaker.is_ready else "/ready stays false"
         log.exception("not all could be prepared: %s", result)
+
+
+class ListeningSocket(socket.socket):
+    """A listening socket that drops connections that were reset before they are accepted.
+
+    Strangers can open thousands a second, and each would cost the event loop far more than this check.
+    """
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the next connection, as ``socket.accept``; BlockingIOError for none."""
+        for _ in range(MOST_DROPPED):
+            connection, address = super().accept()
+            if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return connection, address
+            connection.close()
+        raise BlockingIOError
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ``count`` free ports; OSError if there are fewer."""
+    found: list[int] = []
+    with ExitStack() as held:  # together: they must differ
+        for port in random.SystemRandom().sample(OFFERED, len(OFFERED)):
+            probe = held.enter_context(socket.socket())
+            with suppress(OSError):
+                probe.bind(("", port))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"{count} ports are needed, and of {OFFERED.start} to {OFFERED.stop - 1} too few are free")
+
+
+def bind(host: str, port: int) -> ListeningSocket:
+    """Return a socket bound to this address; OSError if it is in use, or not on this computer."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except UnicodeError as error:  # empty or too long between two dots
+        raise socket.gaierror(socket.EAI_NONAME, "no host can have this name") from error
+    bound = ListeningSocket(family, kind, protocol)
+    if os.name != "nt":  # there it would let two programs listen
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound

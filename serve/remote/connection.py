@@ -1,20 +1,25 @@
-"""HTTP with one server: its facts, uploads, and one attempt at a line. Redirects are not followed."""
+"""HTTP with one server: its facts, uploads, one attempt at a line, errors, and retries. Redirects are not followed."""
 
 import asyncio
 import base64
 import io
+import logging
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from concurrent import futures
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import aiohttp
 import numpy as np
 import soundfile
 from aiohttp.http_exceptions import HttpProcessingError
 
+from ...morph.batch.speech import OutOfService
 from ...morph.options import FRAME_RATE
 from ...morph.speech.pieces import concatenate
 from ...morph.voice.file import save_voice
@@ -22,11 +27,12 @@ from ...morph.voice.voice import Voice
 from ...morph.words.timing import WordTime
 from ...postprocess.convert import resample
 from ...postprocess.ends import trim_ends
-from .facts import SAMPLE_RATE, ServerFacts, read_facts
-from .failure import ENDS_ALL, LATER, NONE, Failure, Remedy, of_status
+from ..terminal.console import one_line
+from .facts import RATES, SAMPLE_RATE, Event, ReportedLine, ServerFacts, header_number, parse, read, read_facts
 from .payload import SpeechJob, uploaded_name
-from .reported import HIGHEST_RATE, LOWEST_RATE, NO_REPORT, Event, ReportedLine, header_number, parse, read
-from .servers import Server
+from .servers import Server, key_variable
+
+log = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
 SILENT_S = 600.0  # without a byte: a line may be queued at the server
@@ -37,17 +43,92 @@ MOST_BYTES = 1 << 30  # of a line's audio: hours
 MOST_SAMPLES = 1 << 28  # of all channels, in memory: three hours
 MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
 TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames
-RATE_HEADER = "x-speech-sample-rate"
 UPDATE = "update the program there, or the pack here"
-ANY_ERROR = range(201, 600)
 FRAMES_OFF = 3  # between the tokens and the length of the sound
+MOST_HEADERS = 20  # of a part
+JSON, MOST_JSON = "application/json", 1 << 22  # bytes
 
-UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+TRY_AGAIN = (408, 429, 502, 503, 504)
+NO_KEY, FORBIDDEN, NOT_FOUND, FAILED = 401, 403, 404, 500
+NO_END = "codec EOS"  # vLLM-Omni's words for a line that did not end; another seed helps
+LONGEST = 300  # characters of a server's words
+
+FIRST_ATTEMPTS = 4  # of the first question: 3.5 s in all, because rarely a server is just starting
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
+TOLD_AT = 3  # the attempt whose failure is logged: the wait gets noticeable
+WAITING = "%s; it is asked again for %s"
+LOOKS_EVERY_S = 0.02
 
 TO_FLOAT = np.float32(1 / 32768)
 AUDIO = ("speech.audio.delta", "speech.audio.timestamps")  # types of events
+T = TypeVar("T")
 Items: TypeAlias = AsyncIterator[Any]
 """The items of an answer: JSON of events and parts, and the bytes of a part that is audio."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A way to a successful retry."""
+
+    again: bool = False  # the same request later
+    after_s: float | None = None  # the wait that the server asks for
+    new_seed: bool = False
+    upload: bool = False  # upload the voice: the server does not know it (any more)
+    ends_all: bool = False  # no line can be spoken: after the attempts the whole run ends
+    listens: bool = True  # False if nothing listens at the address, as while a server starts
+
+
+NONE, LATER, ENDS_ALL = Remedy(), Remedy(again=True), Remedy(ends_all=True)
+
+
+class ServerGone(OutOfService, ConnectionError):
+    """No line can be spoken at the server any more; the message is that of a ``Failure``."""
+
+
+class Failure(Exception):
+    """A failed attempt in one sentence: the server, and ``what`` with the fix. No control characters."""
+
+    def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
+        super().__init__(one_line(f"server {server} {what}"))
+        self.remedy = remedy
+
+    def for_people(self) -> ConnectionError:
+        error = (ServerGone if self.remedy.ends_all else ConnectionError)(str(self))
+        error.__cause__ = self
+        return error
+
+
+def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]) -> Failure:
+    """Return the failure of an answer other than 200; ``body`` is its JSON, or None."""
+    words, code = read_error(body)
+    said = f": {words}" if words else ""
+    if status == NO_KEY:
+        fix = f"set {key_variable(server.name)} in the environment and restart"
+        return Failure(server, f"does not accept the key, or wants one: {fix}", ENDS_ALL)
+    if status == FORBIDDEN:
+        return Failure(server, f"refused this computer (403){said}", ENDS_ALL)
+    if status in TRY_AGAIN:
+        why = "is busy" if status == 429 else f"could not answer ({status})"
+        after = header_number(headers.get("Retry-After"))
+        return Failure(server, why + said, Remedy(again=True, after_s=after))
+    if status == NOT_FOUND and not words:
+        return Failure(server, "has no /v1/audio/speech (404): correct its address", ENDS_ALL)
+    if status == NOT_FOUND:
+        return Failure(server, f"refused the line{said}", Remedy(upload=code == "voice_not_found"))
+    if status == FAILED and body is None:  # from its proxy: a replica has died
+        return Failure(server, "could not answer (500)", LATER)
+    if status == FAILED and NO_END in words:
+        return Failure(server, f"did not end the line{said}: try another seed", Remedy(new_seed=True))
+    did = "failed at" if status >= FAILED else "refused"
+    return Failure(server, f"{did} the line ({status}){said}")
+
+
+def read_error(body: Any) -> tuple[str, str]:
+    """Return message and code of an error: OpenAI's, a string (vLLM's 401), or FastAPI's ``detail``."""
+    error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
+    code = error.get("code") if isinstance(error, dict) else ""
+    words = error.get("message") if isinstance(error, dict) else error
+    return one_line(str(words or ""))[:LONGEST], str(code or "")
 
 
 @dataclass(frozen=True)
@@ -65,7 +146,7 @@ class Answer:
 
     waveform: np.ndarray  # float32 ``[T]``
     sample_rate: int
-    report: ReportedLine = NO_REPORT  # of our server
+    report: ReportedLine  # of our server, or an empty one
     words: tuple[WordTime, ...] = ()
 
 
@@ -77,21 +158,19 @@ class Connection:
 
     async def ask(self) -> ServerFacts:
         """Return the server's facts; ``Failure`` if it cannot be reached, or is no speech server."""
-        limit = aiohttp.ClientTimeout(total=ASKED_S, connect=CONNECT_S)
-        status = await self._get("/v1/status", limit)
-        voices, models = await self._get("/v1/audio/voices", limit), await self._get("/v1/models", limit)
+        status = await self._get("/v1/status")
+        voices, models = await self._get("/v1/audio/voices"), await self._get("/v1/models")
         if voices is None and models is None:
             raise self._failure("is no speech server: correct its address", ENDS_ALL)
         # Many frameworks write an OpenAPI document.
-        schema = None if status else await self._get("/openapi.json", limit, ANY_ERROR)
+        schema = None if status else await self._get("/openapi.json", range(201, 600))
         try:
             return read_facts(self._server, status, voices, models, schema)
         except ValueError as error:
             raise self._failure(f"sent a status that this version cannot read ({error}): {UPDATE}") from error
 
-    async def _get(
-        self, path: str, limit: aiohttp.ClientTimeout, missing: Collection[int] = (404, 405, 501)
-    ) -> dict[str, Any] | None:
+    async def _get(self, path: str, missing: Collection[int] = (404, 405, 501)) -> dict[str, Any] | None:
+        limit = aiohttp.ClientTimeout(total=ASKED_S, connect=CONNECT_S)
         async with self._request("GET", path, missing, timeout=limit) as answer:
             body = await _read_json(answer, MOST_FACTS) if answer.status == 200 else None
             return body if isinstance(body, dict) else None
@@ -114,7 +193,7 @@ class Connection:
                 if not job.streams:
                     return await self._read_file(answer, job, listener)
                 items = _parts(answer) if job.offline else _events(answer)
-                return await self._read_items(answer.headers.get(RATE_HEADER), items, job, listener)
+                return await self._read_items(answer.headers.get("x-speech-sample-rate"), items, job, listener)
             except ValueError as error:
                 raise self._failure(f"sent what cannot be read ({error}): {UPDATE}") from error
 
@@ -156,7 +235,7 @@ class Connection:
         if job.trim_ends:
             waveform = trim_ends(waveform, SAMPLE_RATE)[0]
         await listener.on_audio(waveform)
-        return self._answer(waveform, SAMPLE_RATE)
+        return self._answer(waveform, SAMPLE_RATE, ReportedLine())
 
     def _answer(self, waveform: np.ndarray, *more: Any) -> Answer:
         if not len(waveform):
@@ -177,7 +256,7 @@ class Connection:
                 if answer.status != 200 and answer.status not in passed:
                     raise of_status(self._server, answer.status, await _read_json(answer), answer.headers)
                 yield answer
-        except UNREACHED as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             what = f"cannot be reached ({reason}): start it, or correct its address"
             refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
@@ -194,9 +273,8 @@ async def connect(server: Server, in_flight: int = 4) -> AsyncIterator[Connectio
     if server.key:
         headers["Authorization"] = f"Bearer {server.key}"
     limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENT_S)
-    async with aiohttp.ClientSession(
-        headers=headers, timeout=limits, connector=aiohttp.TCPConnector(limit=in_flight)
-    ) as session:
+    connector = aiohttp.TCPConnector(limit=in_flight)
+    async with aiohttp.ClientSession(headers=headers, timeout=limits, connector=connector) as session:
         yield Connection(server, session)
 
 
@@ -214,11 +292,6 @@ async def _read_most(answer: aiohttp.ClientResponse, most: int) -> bytes:
         if len(content) > most:
             raise ValueError(f"more than {most} bytes")
     return bytes(content)
-
-
-async def _parts(answer: aiohttp.ClientResponse) -> Items:
-    async for media_type, content in read_parts(answer.content, MOST_BYTES):
-        yield parse(content) if media_type == JSON else content
 
 
 async def _events(answer: aiohttp.ClientResponse) -> Items:
@@ -250,7 +323,7 @@ def _samples(content: bytes) -> tuple[np.ndarray, int]:
     Raises ValueError for a file that is no speech: its header may claim more samples than memory holds.
     """
     with soundfile.SoundFile(io.BytesIO(content)) as file:
-        if not LOWEST_RATE <= file.samplerate <= HIGHEST_RATE:
+        if not RATES[0] <= file.samplerate <= RATES[1]:
             raise ValueError(f"its rate is {file.samplerate} Hz")
         if file.frames * file.channels > MOST_SAMPLES:
             raise ValueError(f"it has {file.frames} samples")
@@ -260,12 +333,9 @@ def _samples(content: bytes) -> tuple[np.ndarray, int]:
     return samples, file.samplerate
 
 
-MOST_HEADERS = 20  # of a part
-JSON, MOST_JSON = "application/json", 1 << 22  # bytes
-
-
-async def read_parts(content: aiohttp.StreamReader, most: int) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield each complete part's media type and bytes, at most ``most`` unless JSON; ValueError if invalid."""
+async def _parts(answer: aiohttp.ClientResponse) -> Items:
+    """Yield the JSON or the bytes of each complete part; ValueError if invalid."""
+    content = answer.content
     boundary = await _read_line(content)
     line = boundary
     while line and line == boundary:
@@ -273,12 +343,13 @@ async def read_parts(content: aiohttp.StreamReader, most: int) -> AsyncIterator[
         kind, size = headers.get("content-type", ""), header_number(headers.get("content-length"))
         if size is None and content.at_eof():
             return
-        if size is None or size > (MOST_JSON if kind == JSON else most):
+        if size is None or size > (MOST_JSON if kind == JSON else MOST_BYTES):
             raise ValueError(f"a part has {headers.get('content-length', 'no number of')!r:.40} bytes")
         try:
-            yield kind, await content.readexactly(size)
+            part = await content.readexactly(size)
         except asyncio.IncompleteReadError:
             return
+        yield parse(part) if kind == JSON else part
         await _read_line(content)
         line = await _read_line(content)
     if line != boundary + b"--" and line:
@@ -300,3 +371,78 @@ async def _read_line(content: aiohttp.StreamReader) -> bytes:
         return (await content.readline()).strip()
     except HttpProcessingError as error:
         raise ValueError("a line of a part does not end") from error
+
+
+class LoopThread:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="remote speech", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def close(self) -> None:
+        """Cancel all tasks, and wait for the thread's end."""
+        with suppress(RuntimeError):  # it is closed
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        if tasks := asyncio.all_tasks(self.loop):
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.wait(tasks))
+        self.loop.close()
+
+
+async def retry(
+    work: Callable[[], Awaitable[T]],
+    attempts: int,
+    may_help: Callable[[Failure], bool],
+    warn: Callable[[Failure], None],
+) -> T:
+    """Return the result of ``work``, after up to ``attempts`` attempts; raise the last ``Failure``."""
+    for attempt in range(1, attempts):
+        try:
+            return await work()
+        except Failure as error:
+            if not may_help(error):
+                raise
+            if attempt == TOLD_AT:
+                warn(error)
+            after_s = error.remedy.after_s
+        wait_s = FIRST_WAIT_S * 2 ** (attempt - 1) if after_s is None else after_s
+        await asyncio.sleep(min(wait_s, LONGEST_WAIT_S))
+    return await work()
+
+
+def ask_server(server: Server, on_wait: Callable[[], None] = lambda: None, attempts: int = 1) -> ServerFacts:
+    """Return a server's facts; ConnectionError, with its name and the fix, if it is no reachable speech server.
+
+    ``on_wait`` is called meanwhile, and ends the wait if it raises. ``attempts``: while nothing listens there.
+    """
+    with closing(LoopThread()) as thread:
+        asked = thread.run(ask(server, attempts))
+        while not futures.wait([asked], LOOKS_EVERY_S).done:
+            on_wait()
+    try:
+        return asked.result()
+    except Failure as error:
+        raise error.for_people() from error
+
+
+async def ask(server: Server, attempts: int = 1) -> ServerFacts:
+    """Return a server's facts; ``Failure`` if it does not answer. Retry while nothing listens at its address."""
+
+    async def attempt() -> ServerFacts:
+        async with connect(server) as connection:
+            return await connection.ask()
+
+    return await retry(
+        attempt,
+        attempts,
+        lambda error: error.remedy.again and not error.remedy.listens,
+        lambda error: log.warning(WAITING, error, "a few seconds"),
+    )

@@ -1,14 +1,26 @@
-"""A server's facts: its engine, its checkpoint, and its abilities."""
+"""A server's JSON, validated, and its facts: its engine, its checkpoint, and its abilities.
+
+The server may be another program, a later version of this one, or malicious. Numbers have limits, names are plain text,
+and texts have no control characters. Else a ValueError names the field; ``connection.py`` adds the server's name.
+"""
+
+from __future__ import annotations
 
 import hashlib
+import json
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ...morph.hearing.whisper import CODES
-from .reported import LISTED, Name, Names, Rate, Reported, read
+from ...morph.speech.lines import ENDS, STOPPED
+from ...morph.text.encoding import CONTROL
+from ...morph.words.timing import WordTime
+from ...postprocess.checks import check_choice
+from ..terminal.console import one_line
 from .servers import Server
 
 SEED = "seed"
@@ -16,11 +28,124 @@ PARTS = "multipart"  # of ``stream_format``
 OUR_UPLOADS = "comfyui-"  # prefix of voices that clients of this pack upload
 SAMPLE_RATE = 24000  # Hz: of Qwen3-TTS; the audio of other servers is resampled to it
 MOST_LINES = 64  # of a server that does not report its limit
-MOST_AT_ONCE = 10**9
 MOST_WIDTH = 10**6  # numbers of a speaker embedding
 # For servers that do not report their checkpoint's.
 PUBLISHED_LANGUAGES = ("auto", *CODES)
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
+
+LONGEST_NAME = 255  # characters: of voices, languages, checkpoints
+LONGEST_NOTE = 1000
+LONGEST_TEXT = 400_000  # of a line as spoken: figures are longer as words
+MOST_NAMES = 10_000
+MOST_FRAMES = 10**7  # nine days
+MOST_PIECES = 10**6
+MOST_WORDS = LONGEST_TEXT
+MOST_S = 10**6  # of a line, in seconds
+RATES = (8000, 192_000)  # Hz
+MOST_DIGITS = 12  # of a number in a header
+
+
+def parse(content: bytes) -> Any:
+    """Return JSON; ValueError if it is invalid, or too deep for Python."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it has too many levels") from None
+
+
+def header_number(word: str | None) -> int | None:
+    """Return a header's whole number; None if it is missing or invalid."""
+    if word is None or len(word) > MOST_DIGITS or not (word.isascii() and word.isdigit()):
+        return None
+    return int(word)
+
+
+def _check_plain(name: str) -> str:
+    if CONTROL.search(name):
+        raise ValueError("a name has no control characters")
+    return name
+
+
+def _cut(longest: int) -> AfterValidator:
+    return AfterValidator(lambda text: one_line(text)[:longest])
+
+
+NULL_IS_EMPTY = BeforeValidator(lambda text: "" if text is None else text)
+Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_check_plain)]
+LISTED = Field(max_length=MOST_NAMES, strict=False, fail_fast=True)  # a list becomes a tuple
+Names = Annotated[tuple[Name, ...], LISTED]
+Note = Annotated[str, NULL_IS_EMPTY, _cut(LONGEST_NOTE)]
+Text = Annotated[str, NULL_IS_EMPTY, _cut(LONGEST_TEXT)]
+Notes = Annotated[tuple[Note, ...], LISTED]
+Frames = Annotated[int, Field(ge=0, le=MOST_FRAMES)]
+Rate = Annotated[int, Field(ge=RATES[0], le=RATES[1])]
+Seconds = Annotated[float, Field(ge=0, le=MOST_S, allow_inf_nan=False)]
+
+
+class Reported(BaseModel):
+    """An object of a server's JSON. Read it with ``read``; unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+AnyReported = TypeVar("AnyReported", bound=Reported)
+
+
+def read(kind: type[AnyReported], value: Any) -> AnyReported:
+    """Return an object of a server; ValueError names its first wrong field in one sentence."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"])) or "the answer"
+    if first["type"] == "missing":
+        raise ValueError(f"{field} is missing")
+    raise ValueError(f"{field} is {reprlib.repr(first['input'])}: {first['msg']}")
+
+
+class ReportedLine(Reported):
+    """A server's report on a line."""
+
+    ended: Annotated[str, AfterValidator(lambda one: check_choice("ended", one, ("", *ENDS, *STOPPED)))] = ""
+    frames: Frames | None = None  # of 80 ms
+    pieces: Annotated[int, Field(ge=0, le=MOST_PIECES)] = 1
+    spoken: Text = ""  # the normalized text; "" if that is the text itself
+    notes: Notes = ()  # sentences for the user
+    made_by: Notes = ()  # the engine and its settings
+
+
+class ReportedWord(Reported):
+    """A word of a line and its time span."""
+
+    word: Text
+    start_time: Seconds
+    end_time: Seconds
+    first_char: Annotated[int, Field(ge=0)]
+    last_char: int
+
+
+class Event(Reported):
+    """An event of a line, or the JSON of a part; each type of event has some of the fields."""
+
+    type: str = ""
+    audio: str = ""  # base64
+    frames: Frames = 0  # of the progress
+    expected: Frames = 0
+    report: ReportedLine = ReportedLine()
+    timestamps: Annotated[tuple[ReportedWord, ...], Field(max_length=MOST_WORDS, strict=False, fail_fast=True)] = ()
+
+    def words(self, text: str, after_s: float = 0.0) -> tuple[WordTime, ...]:
+        """Return the words of a line's text, all after ``after_s``; ValueError for impossible ones."""
+        found = []
+        for one in self.timestamps:
+            start_s, end_s = one.start_time, one.end_time
+            if not after_s <= start_s <= end_s:
+                raise ValueError(f"a word runs from {start_s} to {end_s} s behind one that ends at {after_s} s")
+            if not one.first_char <= one.last_char <= len(text):
+                raise ValueError(f"last_char is {one.last_char}, no place in a text of {len(text)} characters")
+            after_s = end_s
+            found.append(WordTime(one.word, start_s, end_s, one.first_char, one.last_char))
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -69,7 +194,7 @@ class ServerStatus(Reported):
     languages: Names = ()
     fields: Names = ()
     stream_formats: Names = ()
-    most_lines: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = MOST_LINES
+    most_lines: Annotated[int, Field(ge=1, le=10**9)] = MOST_LINES
     follows_instructions: bool = True
     word_times: bool = False
 

@@ -17,7 +17,7 @@ from .facts import OUR_UPLOADS, OURS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
 
 MOST_SEED_OF_VLLM = 2**63 - 1
 MOST_SEED_OF_OTHERS = 2**31 - 1  # numpy's and C's generators take no more
-LONGEST_SPLIT = GenerateOptions.split_chars
+MOST_SPLIT = GenerateOptions.split_chars
 
 
 @dataclass(frozen=True)
@@ -69,38 +69,32 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
     check_spoken(line.as_read(line.text))
     check_encodable(line.instruct or "", "instruct")
     if options.wrong_words != IGNORE and not facts.tells_words:
-        raise ValueError(
-            f"wrong_words is {options.wrong_words} and server {facts} does not know which words are spoken: set ignore"
-        )
+        raise ValueError(f"wrong_words is {options.wrong_words} and server {facts} has no word times: set ignore")
     return (_our_job if facts.engine == OURS else _other_job)(facts, line, options, consent)
 
 
 def _our_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
     _check_ours(facts, line, options)
-    voice = line.voice
-    body = _settings_fields(line, options)
-    upload = None
-    if voice.kind == "preset":
-        body["voice"] = facts.speaker(voice.speaker or "")
-    elif voice.kind != "design":
+    voice, body = line.voice, _settings_fields(line, options)
+    upload = None if voice.kind in ("preset", "design") else voice
+    if upload is not None:
         _check_cloned(facts, voice, consent)
-        body["voice"], upload = uploaded_name(voice), voice
+        body["voice"] = uploaded_name(voice)
+    elif voice.kind == "preset":
+        body["voice"] = facts.speaker(voice.speaker or "")
     if instruct := line.instruct or voice.instruct:
         body["instructions"] = instruct
     return SpeechJob(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.tells_words)
 
 
 def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
-    if _language(line) not in facts.languages:
-        raise ValueError(
-            f"language is {line.language!r} and server {facts} speaks {', '.join(facts.languages)}: choose one"
-        )
+    if line.language.strip().lower() not in facts.languages:
+        known = ", ".join(facts.languages)
+        raise ValueError(f"language is {line.language!r} and server {facts} speaks {known}: choose one")
     if not options.guard:
         raise ValueError(f"guard is off and server {facts} always guards its lines: turn it on")
-    if not 0 < options.split_chars <= LONGEST_SPLIT:
-        raise ValueError(
-            f"split_chars is {options.split_chars} and server {facts} takes 40 to {LONGEST_SPLIT}: change it"
-        )
+    if not 0 < options.split_chars <= MOST_SPLIT:
+        raise ValueError(f"split_chars is {options.split_chars} and server {facts} takes 40 to {MOST_SPLIT}: change it")
     if line.voice.kind == "design" and facts.kind != "voice_design":
         raise ValueError(f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {line.voice.name!r}")
     if (line.instruct or line.voice.instruct) and not facts.follows_instructions:
@@ -110,24 +104,19 @@ def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> Non
         )
 
 
-def _language(line: Line) -> str:
-    return line.language.strip().lower()
-
-
 def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
     body: dict[str, Any] = {
         "input": line.as_read(str(line.text)),
         "response_format": "pcm",
         "stream_format": "sse",
-        "language": _language(line),
+        "language": line.language.strip().lower(),
         "seed": line.seed & MOST_SEED,
     }
     # Older servers do not know all fields, and each has its own default of SEQ_GROUPS.
     usual = fields_of(GenerateOptions())
     body |= {name: value for name, value in fields_of(options).items() if value != usual[name]}
     body["seq_groups"] = options.seq_groups
-    if options.sampling is not None:
-        one = options.sampling
+    if (one := options.sampling) is not None:
         subtalker = {f"subtalker_{name}": value for name, value in fields_of(one.subtalker).items()}
         body["sampling"] = fields_of(one.talker) | subtalker | fields_of(one)
     return body
@@ -184,20 +173,19 @@ def _other_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent
     }
     if facts.model:
         body["model"] = facts.model
-    instruct = line.instruct or line.voice.instruct
     most_seed = MOST_SEED_OF_VLLM if facts.engine == VLLM_OMNI else MOST_SEED_OF_OTHERS
     if facts.takes_seed:
         body["seed"] = line.seed & most_seed
     if facts.engine == VLLM_OMNI:
         body |= _vllm_fields(facts, line, options, consent)
-    elif line.voice.kind != "preset":
+    if line.voice.kind == "preset":
+        body["voice"] = facts.speaker(line.voice.speaker or "")
+    elif facts.engine != VLLM_OMNI:
         raise ValueError(
             f"server {facts} takes the names of its own voices only, and {line.voice.name!r} is a "
             f"{line.voice.kind.replace('_', '-')} voice: use Preset Voice"
         )
-    if line.voice.kind == "preset":
-        body["voice"] = facts.speaker(line.voice.speaker or "")
-    if instruct:
+    if instruct := line.instruct or line.voice.instruct:
         body["instructions"] = instruct
     return SpeechJob(line, body, trim_ends=options.trim_ends, most_seed=most_seed)
 
@@ -218,18 +206,14 @@ def _vllm_fields(facts: ServerFacts, line: Line, options: GenerateOptions, conse
     voice = line.voice
     fields: dict[str, Any] = {"language": line.language.title()}
     if voice.kind == "icl":
-        raise ValueError(
-            f"server {facts} takes recordings, and voice {voice.name!r} (ICL) holds codes: clone it as x-vector"
-        )
+        raise ValueError(f"server {facts} takes recordings, no codes as in {voice.name!r} (ICL): clone it as x-vector")
     if voice.kind == "x_vector" and voice.speaker_embedding is not None:
         _check_cloned(facts, voice, consent)
         fields["task_type"] = "Base"
         fields["speaker_embedding"] = voice.speaker_embedding.float().tolist()
-    fields |= {"task_type": "VoiceDesign"} if voice.kind == "design" else {}
-    if options.sampling is not None:
-        fields["extra_params"] = {
-            **fields_of(options.sampling.talker),
-            "repetition_penalty": options.sampling.repetition_penalty,
-        }
-        fields["max_new_tokens"] = options.sampling.max_frames + 1
+    if voice.kind == "design":
+        fields["task_type"] = "VoiceDesign"
+    if (one := options.sampling) is not None:
+        fields["extra_params"] = {**fields_of(one.talker), "repetition_penalty": one.repetition_penalty}
+        fields["max_new_tokens"] = one.max_frames + 1
     return fields

@@ -7,9 +7,10 @@ import hashlib
 import heapq
 import itertools
 import json
+import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -27,15 +28,32 @@ from ...morph.speech.takes import RetryPolicy, is_silent, next_seed, rank
 from ...morph.text.duration import likely_frames
 from ...morph.text.normalize import NormalizedText
 from ...morph.text.pauses import without_pauses
+from ...morph.voice.voice import Voice
 from ...morph.words.timing import WordTime, retime_words, shown_words
-from .attempts import Attempts, LoopThread, LoopWakeUpEvent
-from .connection import Answer, AnswerListener, connect
-from .facts import PUBLISHED_LANGUAGES, ServerFacts
-from .failure import Failure
-from .payload import SpeechJob, make_job
-from .reported import ReportedLine
+from .connection import WAITING, Answer, AnswerListener, Connection, Failure, LoopThread, connect, retry
+from .facts import PUBLISHED_LANGUAGES, ReportedLine, ServerFacts
+from .payload import SpeechJob, make_job, uploaded_name
 
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 8  # per take: a minute in all, longer than a server takes to start
+PROGRESS_A_S = 8  # events of all offline lines in flight
+SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server refuses a longer one
+IN_FLIGHT = 64  # fills a GPU's batch, and leaves a server room for others
 NO_CODES = torch.zeros(1, 16, dtype=torch.int64)  # of a frame: a server sends none
+
+
+class LoopWakeUpEvent(WakeUpEvent):
+    """An event that calls ``on_set`` in an event loop, unless that is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        super().__init__()
+        self._loop = loop
+        self.on_set: Callable[[], None] = lambda: None
+
+    def set(self) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.on_set)
 
 
 class RemoteLine:
@@ -137,9 +155,43 @@ class RemoteLine:
         return Spoken(waveform, rate, report, engine=" · ".join(told.made_by), words=words)
 
 
-PROGRESS_A_S = 8  # events of all offline lines in flight
-SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.5, 10.0  # our server refuses a longer one
-IN_FLIGHT = 64  # fills a GPU's batch, and leaves a server room for others
+class Attempts:
+    """Lines and their voices at one server, each with up to ATTEMPTS attempts."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._uploads: dict[str, asyncio.Task[None]] = {}
+        self._has_warned = False
+
+    async def speak(self, job: SpeechJob, listen: Callable[[], AnswerListener]) -> Answer:
+        """Return the answer to a job, or raise the last ``Failure``; ``listen`` returns an attempt's listener."""
+
+        async def attempt() -> Answer:
+            if job.upload is not None:
+                await self._upload(job.upload)
+            answer = await self._connection.speak(job, listen())
+            self._has_warned = False
+            return answer
+
+        def may_help(error: Failure) -> bool:
+            if error.remedy.upload and job.upload is not None:  # the server does not know the voice (any more)
+                self._uploads.pop(uploaded_name(job.upload), None)
+                return True
+            return error.remedy.again
+
+        return await retry(attempt, ATTEMPTS, may_help, self._warn)
+
+    def _warn(self, error: Failure) -> None:
+        if error.remedy.ends_all and not self._has_warned:
+            log.warning(WAITING, error, "about a minute")
+            self._has_warned = True
+
+    async def _upload(self, voice: Voice) -> None:
+        name = uploaded_name(voice)
+        task = self._uploads.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._uploads[name] = asyncio.create_task(self._connection.upload(voice))
+        await asyncio.shield(task)
 
 
 class RemoteSpeaks:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import anyio
@@ -72,7 +73,7 @@ class SpeechAnswer(Response):
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        seconds, task = self._speaker.rules.limits.seconds, asyncio.current_task()
+        seconds, task = self._speaker.options.limits.seconds, asyncio.current_task()
         # Another task or a cancel scope would delay the first byte.
         late = asyncio.get_running_loop().call_later(seconds, self._stop, task, TOO_LATE)
         leaving = asyncio.ensure_future(self._watch(receive, task))
@@ -185,7 +186,7 @@ class SpeechAnswer(Response):
             frames, expected = reading.frames
             if frames:  # errors of a queued line have their own status
                 yield write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
-        content, samples = await self._speaker.encode(reading, asked.audio)
+        content, samples = await self._speaker.encoders.run(asked.audio, partial(reading.encode, asked.audio))
         result = self._result(reading) if asked.way in MEDIA_TYPES else {}
         kind = SERVED[asked.audio]
         note_end(self._metrics, reading.report, asked.seed)

@@ -1,31 +1,38 @@
-"""The server's routes."""
+"""The server's routes. A recording is cloned on the batch thread, in idle time."""
 
+import asyncio
+import io
 import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
+import numpy as np
 from fastapi import FastAPI, Query, Request, Response, WebSocket
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from ..api.errors import ApiError, fault
-from ..api.fields import FIELDS, STREAM_FORMATS, RecordingUpload, Speech, Upload
-from ..api.guard import AccessGuard, answer_headers
+from ...morph.model.model import Model
+from ...morph.voice.create import CloneOptions, clone_voice
+from ...morph.voice.excerpt import cut_part
+from ...morph.voice.recording import LONGEST_READ_S
+from ...morph.voice.reference import Reference, prepare_reference
+from ...morph.voice.voice import Voice
+from ..api.errors import ApiError, as_api_error, fault
+from ..api.middleware import AccessGuard, RequestLog, answer_headers
 from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe, render
 from ..api.options import Limits, ServerOptions
-from ..api.request import OPENAI_MODELS, check_model, read_request
+from ..api.request import OPENAI_MODELS, STREAM_FORMATS, RecordingUpload, Speech, Upload, check_model, read_request
 from ..terminal.folders import pack_version
-from .access_log import RequestLog
 from .answer import SpeechAnswer
-from .clone_route import MOST_BYTES, Cloner
 from .metrics import CONTENT_TYPE, Metrics
 from .speaker import Speaker
 from .text_socket import SpeechSocket
@@ -51,6 +58,13 @@ FRAMEWORK_SAID = {
 Json = dict[str, Any]
 SPEECH_JSON = {"application/json": {"schema": {"$ref": "#/components/schemas/Speech"}}}
 VOICE_TYPE = "application/octet-stream"  # pages of other sites cannot send it without asking
+RECORDING_BYTES = 16 << 20  # of a recording: 60 s of two channels at 48 kHz and 24 bits
+MOST_CLONES = 4  # concurrently
+WAIT_S = 30.0  # of a clone, for idle time
+SOUNDS = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")  # libsndfile's names
+RATES = (4_000, 192_000)  # of a recording, in Hz
+MOST_CHANNELS = 2
+CLONE_FIELDS = ("transcript", "start", "end")  # errors begin with their field
 
 
 @asynccontextmanager
@@ -74,7 +88,7 @@ class App(FastAPI):
             docs_url=None,  # its pages load scripts from elsewhere
             redoc_url=None,
             responses=FAILED,
-            exception_handlers={ApiError: on_error, HTTPException: on_framework_error, Exception: on_fault},
+            exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), on_error),
             lifespan=lifespan,
         )
         self.state.speaker = speaker  # for ``UvicornServer``
@@ -88,8 +102,7 @@ class App(FastAPI):
 
     def openapi(self) -> Json:
         if self.openapi_schema is None:
-            document = super().openapi()
-            self.openapi_schema = describe(document, self._speaker.rules, bool(self._options.access.key))
+            self.openapi_schema = describe(super().openapi(), self._speaker.model, self._options)
         return self.openapi_schema
 
     def _add_routes(self) -> None:
@@ -122,7 +135,7 @@ class App(FastAPI):
         try:
             fields = Speech.model_validate(await read_json(request, self._options.limits))
             caller = request.client.host if request.client else ""
-            read = partial(read_request, fields, self._speaker.rules, caller)
+            read = partial(read_request, fields, self._speaker.model, self._speaker.options, caller)
             # 500 words take 20 ms.
             asked = await anyio.to_thread.run_sync(read) if fields.pronunciation else read()
         except ApiError as error:
@@ -158,7 +171,7 @@ class App(FastAPI):
         if query.best and (query.start or query.end):
             raise ApiError(400, "best chooses the part itself: leave out start and end", "best")
         async with self._cloner.place(query) as name:
-            content = await read_body(request, MOST_BYTES, self._options.limits.idle_seconds)
+            content = await read_body(request, RECORDING_BYTES, self._options.limits.idle_seconds)
             voice = await self._cloner.clone(name, content, query)
         return {"id": name, "name": name, "kind": "uploaded", "notes": list(voice.notes)}
 
@@ -200,13 +213,13 @@ class App(FastAPI):
             "rows_in_use": status.speaking,
             "waiting": status.waiting,
             "most_lines": self._options.most_lines(status.rows),
-            "fields": FIELDS,
+            "fields": tuple(Speech.model_fields),
             "stream_formats": STREAM_FORMATS,
             "word_times": model.alignment is not None,
             "can_clone": model.can_clone,
             "most_characters": self._options.limits.characters,
             "most_voice_bytes": self._options.limits.voice_bytes,
-            "most_recording_bytes": MOST_BYTES,
+            "most_recording_bytes": RECORDING_BYTES,
         }
 
     async def health(self, _: Request) -> Response:
@@ -235,17 +248,13 @@ class App(FastAPI):
 
 
 async def on_error(_: Request, error: Any) -> Response:
+    """Answer any error in OpenAI's shape, also one of the framework, such as 404."""
+    if isinstance(error, HTTPException):
+        said = FRAMEWORK_SAID.get(error.status_code, str(error.detail))
+        error = ApiError(error.status_code, said, headers=error.headers)
+    elif not isinstance(error, ApiError):
+        error = fault(error)
     return JSONResponse(error.body, error.status, error.headers)
-
-
-async def on_fault(request: Request, error: Any) -> Response:
-    return await on_error(request, fault(error))
-
-
-async def on_framework_error(request: Request, error: Any) -> Response:
-    """Answer an error of the framework, such as 404, in OpenAI's shape."""
-    said = FRAMEWORK_SAID.get(error.status_code, str(error.detail))
-    return await on_error(request, ApiError(error.status_code, said, headers=error.headers))
 
 
 def media_type(request: Request) -> str:
@@ -280,3 +289,92 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
     except TimeoutError:
         raise ApiError(408, f"the body was not complete after {seconds:g} s: send it at once") from None
     return bytes(body)
+
+
+class Cloner:
+    """Clone recordings for clients: a few concurrently, between lines."""
+
+    def __init__(self, speaker: Speaker):
+        self._speaker = speaker
+        self._places = asyncio.Semaphore(MOST_CLONES)
+
+    @asynccontextmanager
+    async def place(self, asked: RecordingUpload) -> AsyncIterator[str]:
+        """Reserve one of the clones before a recording is read; yield the name of its voice.
+
+        ApiError 400 for a bad name, or a checkpoint that cannot clone; 409 for a name of the server's own voices; 503
+        while others clone, or before the server is ready.
+        """
+        model = self._speaker.model
+        if not model.can_clone:
+            raise ApiError(400, f"{model.name} cannot clone voices: start the server with a Base checkpoint")
+        if not self._speaker.is_ready or self._places.locked():
+            raise _busy()
+        async with self._places:
+            yield await anyio.to_thread.run_sync(self._speaker.voices.free_name, asked.name, asked.replace)
+
+    async def clone(self, name: str, content: bytes, asked: RecordingUpload) -> Voice:
+        """Return the voice of a sound file (``SOUNDS``) and add it to the server's voices.
+
+        A transcript of the requested part clones the manner of speaking too (ICL). ApiError 400 for an unusable
+        recording, part or transcript; 503 if the server is never idle.
+        """
+        model, words = self._speaker.model, asked.transcript.strip()
+        try:
+            options = CloneOptions("icl" if words else "x_vector", words or None, name=name)
+            # All that needs no model comes before the model.
+            reference = await anyio.to_thread.run_sync(read_reference, content, asked, model.sample_rate)
+            voice = await self._between_lines(model, reference, options)
+        except ValueError as error:
+            first = str(error).partition(" ")[0]
+            raise ApiError(400, str(error), first if first in CLONE_FIELDS else None) from error
+        await anyio.to_thread.run_sync(self._speaker.voices.add, name, voice, asked.replace)
+        return voice
+
+    async def _between_lines(self, model: Model, reference: Reference, options: CloneOptions) -> Voice:
+        work = partial(clone_voice, model, reference.waveform, model.sample_rate, options)
+        asked = self._speaker.between_lines(work)
+        waiting = asyncio.wrap_future(asked)
+        await asyncio.wait((waiting,), timeout=WAIT_S)
+        if not waiting.done() and asked.cancel():
+            raise _busy()
+        try:
+            voice = await waiting
+        except ValueError:
+            raise
+        except Exception as error:
+            raise as_api_error(error) from error
+        return replace(voice, notes=tuple(dict.fromkeys((*reference.notes, *voice.notes))))
+
+
+def _busy() -> ApiError:
+    words = "the server speaks or clones all the time now, and a voice is made between lines: try again"
+    return ApiError(503, words, headers={"Retry-After": "10"})
+
+
+def read_reference(content: bytes, asked: RecordingUpload, sample_rate: int) -> Reference:
+    sound, rate = read_sound(content)
+    sound, told = cut_part(sound, rate, asked.start, asked.end, asked.best)
+    reference = prepare_reference(sound, rate, sample_rate, bool(asked.transcript.strip()))
+    return replace(reference, notes=(*told, *reference.notes))
+
+
+def read_sound(content: bytes) -> tuple[np.ndarray, int]:
+    """Return the first 60 s of a sound file as float32 ``[C, T]``, and its rate in Hz.
+
+    ValueError for another kind of file, and for the rate or channels of no real recording: a few bytes may claim to be
+    very long audio.
+    """
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(content)) as file:
+            rate, channels = int(file.samplerate), int(file.channels)
+            if file.format not in SOUNDS:
+                raise ValueError(f"the recording is {file.format}: send wav, flac, ogg or mp3")
+            if not RATES[0] <= rate <= RATES[1] or channels > MOST_CHANNELS:
+                most = f"at most {MOST_CHANNELS} at {RATES[0]} to {RATES[1]} Hz"
+                raise ValueError(f"the recording has {channels} channels at {rate} Hz: send {most}")
+            return file.read(round(LONGEST_READ_S * rate), dtype="float32", always_2d=True).T, rate
+    except (OSError, soundfile.SoundFileError) as error:
+        raise ValueError("the recording cannot be read as a sound: send a wav, flac, ogg or mp3 file") from error

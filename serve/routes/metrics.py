@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -14,18 +15,8 @@ if TYPE_CHECKING:
 
 PREFIX = "morph_tts"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Events that may have delayed all requests; counters but GAUGES.
-SLOW_MOMENTS = {
-    "captures": "CUDA graphs that were captured.",
-    "captures_planned": "CUDA graphs that were captured, or will be in idle time.",
-    "late_captures": "First calls and captures that delayed requests: the log names them.",
-    "collections": "Collections of garbage since the server was ready.",
-    "collection_seconds": "Their time.",
-    "collection_longest_seconds": "The longest of them.",
-    "gpu_allocations": "Blocks of memory that torch requested from the GPU's driver.",
-    "pinned_allocations": "Blocks of pinned memory that torch requested from the driver.",
-}
-GAUGES = ("captures_planned", "collection_longest_seconds")
+CAPTURES_PLANNED = "CUDA graphs that were captured, or will be in idle time."
+LATE_CAPTURES = "First calls and captures that delayed requests: the log names them."
 FIRST_AUDIO_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
 
 
@@ -49,17 +40,35 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        status = self._speaker.status
-        for name, about, value in (
-            ("rows", "Batch size of all devices.", status.rows),
-            ("rows_in_use", "Requests with a row.", status.speaking),
-            ("waiting", "Queued requests.", status.waiting),
-            ("frame_seconds", "Time of a frame of all rows.", status.frame_s),
+        status, done, pauses = self._speaker.status, self._speaker.warm_ups, self._speaker.pauses
+        for kind, name, about, value in (
+            (GaugeMetricFamily, "rows", "Batch size of all devices.", status.rows),
+            (GaugeMetricFamily, "rows_in_use", "Requests with a row.", status.speaking),
+            (GaugeMetricFamily, "waiting", "Queued requests.", status.waiting),
+            (GaugeMetricFamily, "frame_seconds", "Time of a frame of all rows.", status.frame_s),
+            (CounterMetricFamily, "frames", "Decoded frames of 80 ms.", status.frames),
+            # Events that may have delayed all requests.
+            (CounterMetricFamily, "captures", "CUDA graphs that were captured.", sum(one.captures for one in done)),
+            (GaugeMetricFamily, "captures_planned", CAPTURES_PLANNED, sum(one.planned for one in done)),
+            (CounterMetricFamily, "late_captures", LATE_CAPTURES, sum(one.late for one in done)),
+            (CounterMetricFamily, "collections", "Collections of garbage since the server was ready.", pauses.count),
+            (CounterMetricFamily, "collection_seconds", "Their time.", pauses.seconds),
+            (GaugeMetricFamily, "collection_longest_seconds", "The longest of them.", pauses.longest),
+            *gpu_metrics(self._speaker.devices),
         ):
-            yield GaugeMetricFamily(f"{PREFIX}_{name}", about, value)
-        yield CounterMetricFamily(f"{PREFIX}_frames", "Decoded frames of 80 ms.", status.frames)
-        if (size := self._speaker.gpu_bytes) is not None:
-            yield GaugeMetricFamily(f"{PREFIX}_gpu_memory_bytes", "GPU memory that torch has reserved.", size)
-        for name, value in self._speaker.slow_moments.items():
-            kind = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
-            yield kind(f"{PREFIX}_{name}", SLOW_MOMENTS[name], value)
+            yield kind(f"{PREFIX}_{name}", about, value)
+
+
+def gpu_metrics(devices: Sequence[torch.device]) -> Iterator[tuple[Any, str, str, float]]:
+    """Yield kind, name, text and value of each; requests to the driver stall the GPU."""
+    if devices[0].type != "cuda":
+        return
+    reserved = sum(map(torch.cuda.memory_reserved, devices))
+    yield GaugeMetricFamily, "gpu_memory_bytes", "GPU memory that torch has reserved.", reserved
+    about = "Blocks of memory that torch requested from the GPU's driver."
+    blocks = sum(torch.cuda.memory_stats(one).get("segment.all.allocated", 0) for one in devices)
+    yield CounterMetricFamily, "gpu_allocations", about, blocks
+    if hasattr(torch.cuda, "host_memory_stats"):  # not in older versions
+        about = "Blocks of pinned memory that torch requested from the driver."
+        pinned = torch.cuda.host_memory_stats().get("num_host_alloc", 0)
+        yield CounterMetricFamily, "pinned_allocations", about, pinned

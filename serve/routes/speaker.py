@@ -1,4 +1,7 @@
-"""The model behind the routes: requests become lines of a ``Batch``, whose chunks an event loop reads."""
+"""The model behind the routes: requests become lines of a ``Batch``, whose chunks an event loop reads.
+
+The warm-up compiles, captures and loads everything before the first request.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,27 @@ import logging
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import numpy as np
 import torch
 
 from ...morph.audio.formats import FORMATS
-from ...morph.batch.batch import ROWS, Batch, BatchStatus, Result
+from ...morph.batch.batch import ROWS, Batch, BatchStatus
 from ...morph.batch.fleet import Fleet
 from ...morph.batch.inbox import BatchClosed
 from ...morph.batch.key import common_key
 from ...morph.batch.scheduler import Busy
 from ...morph.batch.speech import Chunk, Delivery, Speech
+from ...morph.decode.rows import NOTHING_AHEAD, Ahead
+from ...morph.graph.pool import roomy_context
 from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
 from ...morph.runtime.collector import CollectorPauses
@@ -38,16 +44,27 @@ from ...morph.speech.takes import check_word_times, quiet_times, word_times
 from ...morph.synthesizer import Synthesizer
 from ...morph.voice.voice import Voice
 from ...morph.words.timing import LiveWords, WordTime, without_quiet
-from ..api.errors import ApiError, shutting_down
+from ..api.errors import ApiError, as_api_error, shutting_down
 from ..api.options import ServerOptions
-from ..api.request import Rules, SpeechRequest
-from ..audio.speed import SpeedChange, changed_length
-from ..audio.whole import Encoders, Whole, encode_whole
+from ..api.request import SpeechRequest
+from ..encoding import Encoders, SpeedChange, Whole, changed_length, encode_all, encode_whole
 from .voices import VoiceBook
-from .warming import WARM_TEXT, ahead_of, encode_all, lines_beside, speak
+
+log = logging.getLogger(__name__)
 
 DIGITS = 3  # milliseconds
 SEARCHED_S = 5.0  # of the last audio, for the silence before a word
+ROWS_ON_CPU = 2
+USUAL_SECONDS = 4.0  # a typical line holds its row so long
+WARM_TEXT = "The speech server is ready."
+WARM_SECONDS = 2.0
+SHORT_SECONDS = 0.16  # of a line that only prepares a voice
+WARM_VOICES = 8  # the codec caches as many states after references
+MOST_RETRY_S = 60  # OpenAI's clients ignore a longer Retry-After and retry at once
+LONGEST_PART = 24_000  # samples of one part of a stream
+LONG_TEXT = 1000  # characters: longer texts are searched for readings in a thread
+BEFORE_RETRY = 0.45  # part of a request's time limit: a retry that begins later may not end within it
+LINGER_S = 600.0  # nothing else uses the model, and a new batch delays the next request by a few ms
 
 
 class Timestamps:
@@ -105,20 +122,6 @@ class Timestamps:
         ]
 
 
-log = logging.getLogger(__name__)
-
-ROWS_ON_CPU = 2
-USUAL_SECONDS = 4.0  # a typical line holds its row so long
-WARM_SECONDS = 2.0
-SHORT_SECONDS = 0.16  # of a line that only prepares a voice
-WARM_VOICES = 8  # the codec caches as many states after references
-MOST_RETRY_S = 60  # OpenAI's clients ignore a longer Retry-After and retry at once
-LONGEST_PART = 24_000  # samples of one part of a stream
-LONG_TEXT = 1000  # characters: longer texts are searched for readings in a thread
-BEFORE_RETRY = 0.45  # part of a request's time limit: a retry that begins later may not end within it
-LINGER_S = 600.0  # nothing else uses the model, and a new batch delays the next request by a few ms
-
-
 class News:
     """Wakes the readers of an event loop: one call of the loop serves all that a frame has chunks for."""
 
@@ -151,12 +154,7 @@ class SpeechReader:
     """
 
     def __init__(
-        self,
-        speech: Speech,
-        news: asyncio.Event,
-        speaker: Speaker,
-        speed: float,
-        timestamps: Timestamps | None = None,
+        self, speech: Speech, news: asyncio.Event, speaker: Speaker, speed: float, timestamps: Timestamps | None = None
     ) -> None:
         self._speech, self._news, self._timestamps = speech, news, timestamps
         self._others, self._sample_rate, self._speed = speaker.readings, speaker.model.sample_rate, speed
@@ -202,17 +200,12 @@ class SpeechReader:
 
     async def wait_end(self, seconds: float | None = None) -> bool:
         """Wait for the end of an offline line for at most ``seconds``; return whether it has ended."""
-        try:
-            await asyncio.wait_for(self._ended(), seconds)
-        except asyncio.TimeoutError:
-            return False
-        return True
-
-    async def _ended(self) -> None:
-        self._news.clear()
-        while not self._speech.ended and self._failure is None:
-            await self._news.wait()
-            self._news.clear()
+        with anyio.move_on_after(seconds):
+            while not self._speech.ended and self._failure is None:
+                self._news.clear()
+                await self._news.wait()
+            return True
+        return False
 
     @property
     def frames(self) -> tuple[int, int]:
@@ -270,20 +263,19 @@ class Speaker:
 
     def __init__(self, synthesizer: Synthesizer, options: ServerOptions, others: Sequence[Synthesizer] = ()):
         self.voices = VoiceBook(synthesizer.model, options.voices)
-        self._lists = options.pronunciation
-        self.rules = Rules(synthesizer.model, options.seq_groups, options.limits, options.strict)
         rows = options.rows or (ROWS if synthesizer.model.device.type == "cuda" else ROWS_ON_CPU)
         self.model = synthesizer.model  # on the first device
         self._batches = [
             Batch(one, rows, options.waiting, LINGER_S, ahead_of(one.model, rows)) for one in (synthesizer, *others)
         ]
+        self.between_lines = self._batches[0].between_lines  # with the first device
         self._batch = Fleet(self._batches) if others else self._batches[0]
         self._news: News | None = None
         self.readings: set[SpeechReader] = set()
         self.encoders = Encoders()
         self._is_ending = False
         self._ready = threading.Event()
-        self._options = options
+        self.options = options
         self.pauses = CollectorPauses()
         self._summary = synthesizer.model.summary()  # looks at every tensor: milliseconds
 
@@ -291,9 +283,9 @@ class Speaker:
     def fingerprint(self) -> str:
         """A hash of code, machine and checkpoint, for clients that cache lines; "" if unknown."""
         key = common_key(self._batches[0].synthesizer, GenerateOptions(PREDICTED_GROUPS))
-        if not (key and self._lists):
+        if not (key and self.options.pronunciation):
             return key
-        words = json.dumps([one.words for one in self._lists])
+        words = json.dumps([one.words for one in self.options.pronunciation])
         return hashlib.sha256(f"{key} {words}".encode()).hexdigest()
 
     @property
@@ -301,27 +293,8 @@ class Speaker:
         return self._batch.status
 
     @property
-    def gpu_bytes(self) -> int | None:
-        """The memory that torch has reserved on the models' GPUs; None on a CPU."""
-        devices = [batch.synthesizer.model.device for batch in self._batches]
-        return sum(map(torch.cuda.memory_reserved, devices)) if devices[0].type == "cuda" else None
-
-    @property
-    def slow_moments(self) -> dict[str, float]:
-        """Counts of events that delay all requests, by their names in the metrics."""
-        done, pauses = self._warm_ups, self.pauses
-        allocations = Counter[str]()
-        for batch in self._batches:
-            allocations.update(count_allocations(batch.synthesizer.model.device))
-        return {
-            "captures": sum(one.captures for one in done),
-            "captures_planned": sum(one.planned for one in done),
-            "late_captures": sum(one.late for one in done),
-            "collections": pauses.count,
-            "collection_seconds": pauses.seconds,
-            "collection_longest_seconds": pauses.longest,
-            **allocations,
-        }
+    def devices(self) -> list[torch.device]:
+        return [batch.synthesizer.model.device for batch in self._batches]
 
     @property
     def is_ready(self) -> bool:
@@ -335,7 +308,7 @@ class Speaker:
             for batch in self._batches:
                 self._warm(batch)
             encoded.result()
-        for one in self._warm_ups:
+        for one in self.warm_ups:
             one.is_settled = True
         before_ready()
         self.pauses.begin()
@@ -353,44 +326,39 @@ class Speaker:
         self._tell("all is prepared", time.perf_counter() - began)
 
     def _speak_several(self, batch: Batch) -> None:
-        voice, options = self._warm_voice(), self._warm_options(self.rules.seq_groups, WARM_SECONDS)
+        voice, options = self._warm_voice(), self._warm_options(self.options.seq_groups, WARM_SECONDS)
         try:
-            speak(batch, [Line(WARM_TEXT, voice)], options, live=False)
-            speak(batch, lines_beside(batch, voice, self._options.waiting), options)
+            speak_lines(batch, [Line(WARM_TEXT, voice)], options, live=False)
+            speak_lines(batch, lines_beside(batch, voice, self.options.waiting), options)
         except Busy:
             log.debug("requests have prepared the same")
 
     def _warm(self, batch: Batch) -> None:
-        voice, usual, is_gpu = self._warm_voice(), self.rules.seq_groups, batch.ahead.lines > 0
-        others = dict.fromkeys(groups for groups in self._options.warm_groups if groups != usual)
+        voice, usual, is_gpu = self._warm_voice(), self.options.seq_groups, batch.ahead.lines > 0
+        others = dict.fromkeys(groups for groups in self.options.warm_groups if groups != usual)
         for seq_groups in (*others, usual):
             # A CPU captures nothing, and speaks hardly faster than real time.
             options = self._warm_options(seq_groups, WARM_SECONDS if is_gpu else SHORT_SECONDS)
-            speak(batch, [Line(WARM_TEXT, voice)], options)
+            speak_lines(batch, [Line(WARM_TEXT, voice)], options)
         # Prompts and references of voices are cached from then on.
         for entry in self.voices.entries()[:WARM_VOICES] if is_gpu else ():
             line = Line(WARM_TEXT, self.voices.find(entry["name"]))
-            speak(batch, [line], self._warm_options(usual, SHORT_SECONDS))
+            speak_lines(batch, [line], self._warm_options(usual, SHORT_SECONDS))
 
     def _warm_options(self, seq_groups: int, seconds: float) -> GenerateOptions:
         return GenerateOptions(seq_groups, replace(self.model.sampling, max_seconds=seconds), retries=0)
 
     def _tell(self, what: str, seconds: float) -> None:
-        done, positions = self._warm_ups, self._batches[0].ahead.positions
-        log.info(
-            "%s: %s, prepared in %.1f s; %d of %d graphs captured, first calls and captures %.1f s; %d rows%s",
-            what,
-            self.model.name,
-            seconds,
-            sum(one.captures for one in done),
-            sum(one.planned for one in done),
-            sum(one.seconds for one in done),
-            sum(batch.rows for batch in self._batches),
-            f" of {positions} positions" if positions else "",
-        )
+        done, positions = self.warm_ups, self._batches[0].ahead.positions
+        captured, planned = sum(one.captures for one in done), sum(one.planned for one in done)
+        spent = f"first calls and captures {sum(one.seconds for one in done):.1f} s"
+        rows = f"{sum(batch.rows for batch in self._batches)} rows"
+        more = f" of {positions} positions" if positions else ""
+        graphs = f"{captured} of {planned} graphs captured, {spent}; {rows}{more}"
+        log.info("%s: %s, prepared in %.1f s; %s", what, self.model.name, seconds, graphs)
 
     @property
-    def _warm_ups(self) -> list[WarmUps]:
+    def warm_ups(self) -> list[WarmUps]:
         return [batch.synthesizer.engine.warm_ups for batch in self._batches]
 
     def _warm_voice(self) -> Voice:
@@ -415,7 +383,7 @@ class Speaker:
         if asked.shift is not None:
             voice = await anyio.to_thread.run_sync(self.voices.shifted, voice, asked.shift)
         instruct = None if voice.kind == "design" else asked.instructions
-        lists = (*asked.pronunciation, *self._lists)
+        lists = (*asked.pronunciation, *self.options.pronunciation)
         line = Line(text, voice, asked.language, asked.seed, instruct, layout=asked.layout, pronunciation=lists)
         if isinstance(text, str) and len(text) > LONG_TEXT and line.pronunciation:
             await anyio.to_thread.run_sync(line.find_readings, text)  # cached for the check of the line
@@ -428,7 +396,7 @@ class Speaker:
             keep=False,
             on_change=partial(self._news_here().tell, changed),
             held_s=FORMATS[asked.audio].held_s,
-            last_retry_s=time.perf_counter() + self.rules.limits.seconds * BEFORE_RETRY,
+            last_retry_s=time.perf_counter() + self.options.limits.seconds * BEFORE_RETRY,
             caller=asked.caller,
         )
         try:
@@ -441,9 +409,6 @@ class Speaker:
         except (ValueError, BatchClosed) as error:
             raise as_api_error(error) from error
         return SpeechReader(speech, changed, self, asked.speed, timestamps)
-
-    async def encode(self, reading: SpeechReader, name: str) -> Whole:
-        return await asyncio.wrap_future(self.encoders.submit(name, partial(reading.encode, name)))
 
     def _news_here(self) -> News:
         loop = asyncio.get_running_loop()
@@ -471,10 +436,6 @@ class Speaker:
         for reading in self.readings:
             reading.fail(shutting_down())
 
-    def between_lines(self, work: Callable[[], Result]) -> Future[Result]:
-        """See ``Batch.between_lines``; with the first device."""
-        return self._batches[0].between_lines(work)
-
     def close(self) -> None:
         self.pauses.end()
         self._batch.close()
@@ -483,20 +444,25 @@ class Speaker:
             batch.synthesizer.free()
 
 
-def count_allocations(device: torch.device) -> dict[str, float]:
-    """Return how often torch requested memory from the driver, which stalls the GPU; {} for a CPU."""
-    if device.type != "cuda":
-        return {}
-    counts = {"gpu_allocations": torch.cuda.memory_stats(device).get("segment.all.allocated", 0)}
-    if hasattr(torch.cuda, "host_memory_stats"):  # not in older versions
-        counts["pinned_allocations"] = torch.cuda.host_memory_stats().get("num_host_alloc", 0)
-    return counts
+def ahead_of(model: Model, rows: int) -> Ahead:
+    """Return the preparations before the first line: all on a GPU, as far as its memory allows."""
+    if model.device.type != "cuda":
+        return NOTHING_AHEAD
+    free, _ = torch.cuda.mem_get_info(model.device)
+    return Ahead(rows, roomy_context(model, rows, free))
 
 
-def as_api_error(error: Exception) -> ApiError:
-    """Return an engine error as clients see it: bad input with its message, a failure without details."""
-    if isinstance(error, ValueError):
-        return ApiError(400, str(error), "input")
-    if isinstance(error, BatchClosed):
-        return shutting_down()
-    return ApiError(500, f"speaking failed ({type(error).__name__}): the server's log says why", code="engine_failed")
+def speak_lines(batch: Batch, lines: Sequence[Line], options: GenerateOptions, live: bool = True) -> None:
+    """Speak lines together, streamed or offline: the codec decodes offline lines in other sizes."""
+    delivery = Delivery(live=live, keep=False)
+    for speech in [batch.speak(line, options, delivery) for line in lines]:
+        for _ in speech:
+            pass
+
+
+def lines_beside(batch: Batch, voice: Voice, most: int) -> list[Line]:
+    """Return lines for all rows but one, which is a request's; at most ``most``, and one of them with late text."""
+    lines = [Line(WARM_TEXT, voice) for _ in range(min(max(1, batch.rows - 1), most))]
+    if voice.kind == "x_vector":
+        lines[0] = Line((f"{word} " for word in WARM_TEXT.split()), voice, layout="token")
+    return lines

@@ -19,10 +19,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from ...morph.options import LAYOUTS
 from ..api.errors import ApiError
-from ..api.fields import SessionConfig
-from ..api.guard import admit, may_pass, slow_down, unauthorized
+from ..api.middleware import admit, may_pass, slow_down, unauthorized
 from ..api.options import Access
-from ..api.request import SpeechRequest, read_settings, read_silence
+from ..api.request import SessionConfig, SpeechRequest, read_settings, read_silence
 from .answer import GOODBYE_S, check_end, encoded, usage_of
 from .metrics import Metrics
 from .speaker import Speaker, SpeechReader
@@ -46,9 +45,7 @@ class ArrivingText:
         """Add a part; ApiError 413 for too much text, 400 for a wrong pause or too much silence in all."""
         self._left -= len(part)
         if self._left < 0:
-            raise ApiError(
-                413, f"the text has more than {self._longest} characters: open a socket for each part", "text"
-            )
+            raise ApiError(413, f"the text has more than {self._longest} characters: open a socket per part", "text")
         tail = self._open + part
         complete = tail.rfind("]") + 1
         self._silence = read_silence(tail[:complete], "text", self._silence)
@@ -76,10 +73,10 @@ class SpeechSocket:
 
     def __init__(self, socket: WebSocket, speaker: Speaker, access: Access, metrics: Metrics):
         self._socket, self._speaker, self._access, self._metrics = socket, speaker, access, metrics
-        self._text = ArrivingText(speaker.rules.limits.characters)
+        self._text = ArrivingText(speaker.options.limits.characters)
 
     async def run(self) -> None:
-        limits, status = self._speaker.rules.limits, 499
+        limits, status = self._speaker.options.limits, 499
         try:
             with anyio.fail_after(limits.seconds):
                 await self._converse()
@@ -90,9 +87,8 @@ class SpeechSocket:
             await self._fail(error)
         except TimeoutError:
             status = 504
-            await self._fail(
-                ApiError(504, f"the socket was open for {limits.seconds:g} s: open another", code="timeout")
-            )
+            why = f"the socket was open for {limits.seconds:g} s: open another"
+            await self._fail(ApiError(504, why, code="timeout"))
         except (_Left, WebSocketDisconnect):
             log.debug("a WebSocket's client has left")
         finally:
@@ -103,7 +99,7 @@ class SpeechSocket:
                     await self._socket.close(NORMAL)
 
     async def _converse(self) -> None:
-        asked = await self._read_config(await self._receive(self._speaker.rules.limits.idle_seconds))
+        asked = await self._read_config(await self._receive(self._speaker.options.limits.idle_seconds))
         if await self._take_text(await self._receive()):
             raise ApiError(400, "the text is empty: send input.text before input.done", "text")
         with await self._speaker.speak(asked) as reading:
@@ -123,7 +119,7 @@ class SpeechSocket:
 
     async def _receive(self, idle: float | None = None) -> dict[str, Any]:
         """Return the next message; ApiError 400 if it is no JSON object, 408 if none comes for ``idle`` seconds."""
-        idle = self._speaker.rules.limits.pause_seconds if idle is None else idle
+        idle = self._speaker.options.limits.pause_seconds if idle is None else idle
         try:
             with anyio.fail_after(idle):
                 message = await self._socket.receive()
@@ -148,13 +144,10 @@ class SpeechSocket:
         admit(self._socket.scope)
         fields = SessionConfig.model_validate(message)
         if fields.layout == LAYOUTS[1] and fields.pronunciation:
-            raise ApiError(
-                400,
-                "pronunciation needs whole sentences: choose layout sentence, or leave it out",
-                "pronunciation",
-            )
-        caller = self._socket.client.host if self._socket.client else ""
-        return read_settings(fields, self._speaker.rules, self._text, layout=fields.layout, caller=caller)
+            why = "pronunciation needs whole sentences: choose layout sentence, or leave it out"
+            raise ApiError(400, why, "pronunciation")
+        how = {"layout": fields.layout, "caller": self._socket.client.host if self._socket.client else ""}
+        return read_settings(fields, self._speaker.model, self._speaker.options, self._text, **how)
 
     async def _take_text(self, message: dict[str, Any]) -> bool:
         """Admit one message after the first; return whether the text is over. ``cancel`` raises _Left."""

@@ -19,7 +19,7 @@ from ...morph.voice.library import VoiceLibrary, choose_one, is_recording, load_
 from ...morph.voice.recording import clone_recording
 from ...morph.voice.voice import Voice, check_voice
 from ..api.errors import ApiError, refusing
-from ..api.fields import VoiceShift
+from ..api.request import VoiceShift
 
 log = logging.getLogger(__name__)
 

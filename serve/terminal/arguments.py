@@ -28,7 +28,7 @@ from ...morph.options import (
 from ...morph.runtime.atomic_file import name_beside
 from ...morph.setting import Setting, settings_of
 from ...morph.text.pauses import check_spoken
-from ..plain_text import escaped
+from .console import escaped
 
 BAD_INPUT = 2
 LIKENESS = 0.75  # of a mistyped command to the right one
@@ -131,9 +131,7 @@ def writable_file(word: str) -> Path:
         beside.touch(exist_ok=False)
         beside.unlink()
     except OSError as error:
-        raise argparse.ArgumentTypeError(
-            f"{word} cannot be written ({error.strerror}): choose another file or folder"
-        ) from error
+        raise argparse.ArgumentTypeError(f"{word} cannot be written ({error.strerror}): choose another") from error
     return path
 
 
@@ -216,9 +214,7 @@ class Removed(argparse.Action):
         hidden = argparse.SUPPRESS
         super().__init__(option_strings, dest, nargs=nargs, default=hidden, help=hidden)
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, options: object, values: object, name: str | None = None
-    ) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, _: object, values: object, name: str | None = None) -> None:
         sys.stderr.write(f"{parser.prog}: {name} is ignored: it was removed\n")
 
 

@@ -1,16 +1,35 @@
-"""Output of a command: results or audio on stdout, everything else on stderr."""
+"""Output of a command: results or audio on stdout, everything else, the server's log too, on stderr.
+
+Texts from servers, file names and voice files are made safe to show: control characters can clear or overwrite a
+terminal, and characters that reverse the direction of writing make a name look like another.
+"""
 
 import contextlib
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
-from ..plain_text import escaped
+from ...morph.text.encoding import CONTROL
 
+LAYOUT = "\n\t"  # of our own messages
 CLOSED = (errno.EPIPE, errno.EINVAL)  # Windows calls a closed pipe an invalid argument
+# Of the current request in this task, or "".
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+
+def one_line(words: str) -> str:
+    """Return words on one line, with a blank for every control character."""
+    return " ".join(CONTROL.sub(" ", words).split())
+
+
+def escaped(text: str) -> str:
+    r"""Return a text with control characters as escapes such as ``\x1b``; line breaks and tabs stay."""
+    return CONTROL.sub(lambda one: one[0] if one[0] in LAYOUT else one[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)
@@ -116,3 +135,17 @@ def say(text: object, stream: TextIO, exact: bool = False) -> None:
 
 def silence(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class RequestFormatter(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line, name = super().formatMessage(record), request_id.get()
+        return f"{line} [{name}]" if name else line
+
+
+def start_log(stream: TextIO | None = None) -> None:
+    """Log to a stream, None for stderr. No spoken text is logged."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(RequestFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("kitten_text_processing").setLevel(logging.WARNING)  # it logs sentences

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...morph.checkpoint.download import fetch_checkpoint
 from ...morph.checkpoint.files import read_object
-from ...morph.checkpoint.find import (
-    PUBLISHED,
-    demo_voice,
-    list_adapters,
-    list_checkpoints,
-    resolve_checkpoint,
-)
+from ...morph.checkpoint.find import PUBLISHED, demo_voice, list_adapters, list_checkpoints, resolve_checkpoint
 from ...morph.checkpoint.profile import read_alignment
 from ...morph.model.names import known_language, known_speaker, list_languages
 from ...morph.options import GenerateOptions, LoadOptions, Sampling, check_strength
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
     from ...morph.model.adapter import Adapter
     from ...morph.model.model import Model
     from ...morph.synthesizer import Synthesizer
-
 
 SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads")  # of the talker
 DEVICES = "choose cpu, cuda, cuda:N or auto"
@@ -217,20 +210,16 @@ def saved_file(word: str, folders: Folders) -> Path:
     """Return the file of a saved voice by its path or name; ValueError if there is none."""
     if not os.path.isfile(word):
         return folders.library.source(word)
-    refuse_recording(Path(word))
-    return Path(word)
-
-
-def refuse_recording(path: Path) -> None:
     import soundfile
 
+    path = Path(word)
     if path.suffix.lower() not in UNREAD_SOUNDS:
         try:
-            soundfile.info(str(path))
+            soundfile.info(word)
         except (OSError, TypeError, soundfile.SoundFileError):  # TypeError: by its name it is raw samples
-            return
+            return path
     raise ValueError(
-        f"{path} is a recording, not a saved voice: save its voice with the command clone, or speak with it by "
+        f"{word} is a recording, not a saved voice: save its voice with the command clone, or speak with it by "
         "--reference"
     )
 
@@ -238,16 +227,11 @@ def refuse_recording(path: Path) -> None:
 def make_settings(model: Model | None, options: argparse.Namespace, **others: Any) -> GenerateOptions:
     """Return the decoding options, for a server with ``model`` None; ``others`` are further fields."""
     own = Sampling() if model is None else model.sampling
-    chosen = _given(options, GenerateOptions) | others
-    return GenerateOptions(sampling=make_sampling(own, options), **chosen)
-
-
-def make_sampling(own: Sampling, options: argparse.Namespace) -> Sampling | None:
-    """Return the checkpoint's sampling, changed by the options; None if unchanged."""
     token, whole = _given(options, type(own.talker)), _given(options, type(own))
-    if not token and not whole:
-        return None
-    return replace(own, talker=replace(own.talker, **token), subtalker=replace(own.subtalker, **token), **whole)
+    changed: Sampling | None = None
+    if token or whole:
+        changed = replace(own, talker=replace(own.talker, **token), subtalker=replace(own.subtalker, **token), **whole)
+    return GenerateOptions(sampling=changed, **_given(options, GenerateOptions) | others)
 
 
 def _given(options: argparse.Namespace, kind: type) -> dict[str, Any]:

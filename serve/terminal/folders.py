@@ -1,10 +1,13 @@
-"""The folders of checkpoints and voices: ComfyUI's or the user's own."""
+"""The folders of checkpoints and voices, ComfyUI's or the user's own, and locks of folders."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +18,14 @@ from ...morph.tested import installed
 if TYPE_CHECKING:
     from ...morph.voice.library import VoiceLibrary
 
+log = logging.getLogger(__name__)
+
 PACK = Path(__file__).resolve().parents[2]
 VARIABLE = "COMFYUI_DIR"
 EXTRA = "extra_model_paths.yaml"  # in ComfyUI's folder
 OWN = ".qwen3-tts-morph"  # in the user's home
 VOICE_FOLDER = "qwen3-tts-voices"  # in ComfyUI's models
+LOCK = "manifest.lock"  # on Windows, where a folder itself cannot be locked
 
 
 @dataclass(frozen=True)
@@ -97,3 +103,49 @@ def pack_version() -> str:
         found = re.search(r'^version = "([^"]+)"', project.read_text(encoding="utf-8"), re.M)
         return found[1] if found else "unknown"
     return installed("qwen3-tts-morph") or "unknown"
+
+
+def refuse(folder: Path) -> None:
+    raise ValueError(f"folder {folder} is in use by another run: wait for its end, or choose another with --out")
+
+
+@contextmanager
+def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iterator[None]:
+    """Lock a folder until the end, or until the program dies.
+
+    ``when_taken`` is called in a loop while another run has it: it sleeps, or raises.
+    """
+    descriptor = _open(folder)
+    try:
+        while not _is_locked(descriptor, folder):
+            when_taken(folder)
+        yield
+    finally:
+        os.close(descriptor)
+        if sys.platform == "win32":
+            with suppress(OSError):  # another run has opened it
+                (folder / LOCK).unlink()
+
+
+def _is_locked(descriptor: int, folder: Path) -> bool:
+    """Try to lock the open folder; return False if another run has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the second on Windows
+        return False
+    except OSError as error:  # some network drives have no locks
+        log.info("%s cannot be locked: %s", folder, error)
+    return True
+
+
+def _open(folder: Path) -> int:
+    if sys.platform == "win32":
+        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    return os.open(folder, os.O_RDONLY)

@@ -1,11 +1,13 @@
-"""Read recordings, and write sound files."""
+"""Read recordings, write sound files, and play speech while it is generated, by sounddevice (PortAudio)."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...morph.audio.formats import RECORDED
 from ...morph.audio.reader import is_installed, read_compressed
@@ -14,6 +16,7 @@ from ...morph.runtime import atomic_file
 if TYPE_CHECKING:
     import numpy as np
 
+PACKAGE = "sounddevice"
 LONGEST_S = 24 * 3600.0  # of a recording; a damaged header may claim any length
 
 
@@ -52,3 +55,47 @@ def explaining(path: object, what: str, fix: str = "choose another with --out") 
         yield
     except OSError as error:
         raise ValueError(f"{path} cannot be {what} ({error.strerror}): {fix}") from error
+
+
+def find_device() -> Any:
+    """Return sounddevice's module; ValueError if it, PortAudio or a device is missing."""
+    try:
+        device = importlib.import_module(PACKAGE)
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"--play needs {PACKAGE}: run {sys.executable} -m pip install {PACKAGE}, or write a file with --out"
+        ) from None
+    except OSError as error:  # PortAudio is missing
+        raise ValueError(f"--play needs PortAudio ({error}): install it, as libportaudio2") from error
+    with refused(device):
+        device.query_devices(kind="output")
+    return device
+
+
+@contextmanager
+def playing(device: Any, rate: int) -> Iterator[Any]:
+    """Yield a stream for mono samples at a rate; wait for the end of the audio. ValueError if it cannot play.
+
+    Its ``write`` takes signed 16 bits, and waits for room in the device's buffer.
+    """
+    with refused(device):
+        stream = device.RawOutputStream(samplerate=rate, channels=1, dtype="int16", latency="low")
+        stream.start()
+    try:
+        with refused(device):
+            yield stream
+            stream.stop()  # waits for the end of the audio
+    except BaseException:
+        stream.abort()
+        raise
+    finally:
+        stream.close()
+
+
+@contextmanager
+def refused(device: Any) -> Iterator[None]:
+    """Turn the device's errors into ValueError, as sounddevice does for names and numbers."""
+    try:
+        yield
+    except device.PortAudioError as error:
+        raise ValueError(f"no sound device can play ({error}): connect one, or write a file with --out") from error

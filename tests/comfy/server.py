@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from qwen3_tts_morph.serve.process.ports import free_ports
+from qwen3_tts_morph.serve.process.server import free_ports
 
 from tests.patience import PATIENCE
 

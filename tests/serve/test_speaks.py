@@ -40,7 +40,7 @@ from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.morph.words.timing import WordTime
 from qwen3_tts_morph.postprocess.stretch import Stretch
-from qwen3_tts_morph.serve.remote.attempts import ask_server
+from qwen3_tts_morph.serve.remote.connection import ask_server
 from qwen3_tts_morph.serve.remote.servers import Server
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from starlette.responses import Response, StreamingResponse

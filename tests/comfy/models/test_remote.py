@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.serve.process.ports import free_ports
+from qwen3_tts_morph.serve.process.server import free_ports
 
 from tests.comfy import graphs
 from tests.comfy.conftest import ROOT

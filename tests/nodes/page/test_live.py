@@ -12,7 +12,7 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from qwen3_tts_morph.morph.words.timing import WordTime
-from qwen3_tts_morph.serve.api import request_checks
+from qwen3_tts_morph.serve.api.options import why_refused
 
 from tests.nodes.package import load
 from tests.patience import PATIENCE
@@ -209,4 +209,4 @@ HOST = "127.0.0.1:8188"
 )
 def test_an_origin_that_the_user_allowed_may_ask(cors: str, origin: str, allowed: bool) -> None:
     headers = {"Host": HOST, "Origin": origin, "Sec-Fetch-Site": "cross-site"}
-    assert (request_checks.why_refused(headers, (), cors) is None) == allowed
+    assert (why_refused(headers, (), cors) is None) == allowed

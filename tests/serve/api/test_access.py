@@ -4,7 +4,7 @@ import math
 from contextlib import nullcontext
 
 import pytest
-from qwen3_tts_morph.serve.api import guard
+from qwen3_tts_morph.serve.api import middleware
 from qwen3_tts_morph.serve.api.options import Access, Limits, ServerOptions
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
@@ -21,9 +21,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waited: list[float] = []
 
     async def wait() -> None:
-        waited.append(guard.WRONG_KEY_S)
+        waited.append(middleware.WRONG_KEY_S)
 
-    for module in ("api.guard", "routes.text_socket"):
+    for module in ("api.middleware", "routes.text_socket"):
         monkeypatch.setattr(f"qwen3_tts_morph.serve.{module}.slow_down", wait)
     return waited
 

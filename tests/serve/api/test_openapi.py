@@ -2,8 +2,8 @@
 
 import re
 
-from qwen3_tts_morph.serve.api.fields import FIELDS, SamplingFields, flat
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
+from qwen3_tts_morph.serve.api.request import SamplingFields, Speech, flat
 from qwen3_tts_morph.serve.remote.facts import speech_fields
 from qwen3_tts_morph.serve.routes.app import FILES, App
 from starlette.routing import Route
@@ -12,6 +12,7 @@ from pack import ROOT
 from tests.serve.conftest import Client, asked
 
 KEY = "correct-horse"
+FIELDS = tuple(Speech.model_fields)
 SAMPLING_FIELDS = tuple(SamplingFields.model_fields)
 
 

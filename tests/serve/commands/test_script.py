@@ -16,8 +16,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.commands import script
-from qwen3_tts_morph.serve.scripts import script_run
-from qwen3_tts_morph.serve.scripts.script_run import ScriptFolder
+from qwen3_tts_morph.serve.commands.script import ScriptFolder
 
 SCRIPT = """\
 SERENA: Good morning.
@@ -316,7 +315,7 @@ def test_what_is_read_is_not_overwritten(run, tmp_path, monkeypatch, words, name
 def test_lines_of_another_version_are_spoken_again_and_that_is_said(run, tiny, file, tmp_path) -> None:
     path = tmp_path / "scene" / "manifest.json"
     path.parent.mkdir()
-    about = {"format": script_run.FORMAT, "version": 2, "saved": {"key": {"file": "0001_ryan_aaaaaaaa.wav"}}}
+    about = {"format": script.FORMAT, "version": 2, "saved": {"key": {"file": "0001_ryan_aaaaaaaa.wav"}}}
     path.write_text(json.dumps(about), encoding="utf-8")
     done = run("script", file, *tiny)
     assert done.code == 0 and "an earlier version of the program spoke these lines" in done.err

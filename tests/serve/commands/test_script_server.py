@@ -10,8 +10,8 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 import soundfile
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
 from qwen3_tts_morph.serve.api.request import SpeechRequest
-from qwen3_tts_morph.serve.remote import attempts
-from qwen3_tts_morph.serve.remote.failure import ServerGone
+from qwen3_tts_morph.serve.remote import connection
+from qwen3_tts_morph.serve.remote.connection import ServerGone
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.app import App
@@ -106,7 +106,7 @@ def test_a_server_that_goes_says_how_to_go_on(script, monkeypatch, words, senten
 
 
 def test_a_wrong_key_a_gone_server_and_an_unknown_one(script, monkeypatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(connection, "FIRST_WAIT_S", 0.0)
     gone = script(at="http://127.0.0.1:9")
     assert gone.code == 2 and "server http://127.0.0.1:9 cannot be reached" in gone.err
     assert "is not listed in MORPH_TTS_SERVERS" in script(at="studio").err

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from qwen3_tts_morph.morph.runtime import collector
 from qwen3_tts_morph.serve.process import ray_server, server
-from qwen3_tts_morph.serve.process.ports import OFFERED
+from qwen3_tts_morph.serve.process.server import OFFERED
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 

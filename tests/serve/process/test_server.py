@@ -4,8 +4,10 @@ import argparse
 import asyncio
 import importlib.util
 import logging
+import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -14,8 +16,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from qwen3_tts_morph.serve.api.options import KEY_VARIABLE, Limits
-from qwen3_tts_morph.serve.process import connections, server
-from qwen3_tts_morph.serve.process.ports import free_ports
+from qwen3_tts_morph.serve.process import server, uvicorn_server
+from qwen3_tts_morph.serve.process.server import OFFERED, bind, free_ports
 
 import pack
 from tests.patience import PATIENCE
@@ -124,11 +126,11 @@ def test_connections_stay_below_the_limit_of_open_files(
     assert (connections < wanted) == ("raise the limit of open files" in caplog.text)
 
 
-@pytest.mark.parametrize("words", [connections.ACCEPT_FAILED, connections.NO_REQUEST])
+@pytest.mark.parametrize("words", [uvicorn_server.ACCEPT_FAILED, uvicorn_server.NO_REQUEST])
 def test_what_many_clients_can_cause_is_logged_once_a_second(words: str, monkeypatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(connections.time, "monotonic", lambda: now[0])
-    seldom = connections.Seldom(words)
+    monkeypatch.setattr(uvicorn_server.time, "monotonic", lambda: now[0])
+    seldom = uvicorn_server.Seldom(words)
 
     def record(words: str) -> logging.LogRecord:
         return logging.LogRecord("asyncio", logging.ERROR, "", 0, words, (), (OSError, OSError(), None))
@@ -184,3 +186,35 @@ def test_the_demo_voice_is_served(url: str) -> None:
     samples = np.frombuffer(b"".join(parts), "<i2") / 32768
     assert len(parts) > 2 and 1 < len(samples) / 24000 < 6
     assert np.sqrt(np.mean(samples**2)) > 0.01
+
+
+def test_free_ports_differ_and_can_be_listened_on() -> None:
+    found = free_ports(5)
+    assert len(set(found)) == 5 and set(found) <= set(OFFERED)
+    for port in found:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+
+
+def test_a_taken_port_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, taken = free_ports(2)
+    monkeypatch.setattr(server, "OFFERED", range(min(free, taken), max(free, taken) + 1, abs(free - taken)))
+    with socket.socket() as one:
+        one.bind(("", taken))
+        one.listen()
+        assert free_ports(1) == [free]
+        with pytest.raises(OSError, match="2 ports are needed"):
+            free_ports(2)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="not run: Windows takes another structure for this option")
+def test_a_connection_that_was_reset_is_not_accepted() -> None:
+    with bind("127.0.0.1", 0) as listener:
+        listener.listen(8)
+        with socket.create_connection(listener.getsockname()) as gone:
+            gone.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with socket.create_connection(listener.getsockname()) as there:
+            accepted, address = listener.accept()
+            accepted.close()
+            assert address == there.getsockname()

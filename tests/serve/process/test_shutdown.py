@@ -67,7 +67,7 @@ pack.load()
 from types import SimpleNamespace
 from qwen3_tts_morph.serve.api.options import Limits
 from qwen3_tts_morph.serve.process import uvicorn_server as shutdown
-from qwen3_tts_morph.serve.process.ports import bind
+from qwen3_tts_morph.serve.process.server import bind
 
 async def app(scope, receive, send):
     while (message := await receive())["type"] != "lifespan.shutdown":

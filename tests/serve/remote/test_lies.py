@@ -1,23 +1,22 @@
 """Servers that lie: whatever they say, it is one sentence with the server's name, and nothing reaches the terminal."""
 
+import asyncio
 import base64
 import io
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
-
-pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.remote import attempts, connection
-from qwen3_tts_morph.serve.remote.attempts import ask_server
-from qwen3_tts_morph.serve.remote.connection import connect
+from qwen3_tts_morph.serve.remote import connection, speaks
+from qwen3_tts_morph.serve.remote.connection import _events, ask_server, connect
 from qwen3_tts_morph.serve.remote.servers import NAMELESS, Server
 from qwen3_tts_morph.serve.routes.answer import END, write_part
 from starlette.applications import Starlette
@@ -27,6 +26,9 @@ from starlette.routing import Route
 
 from tests.serve.conftest import listening
 from tests.serve.remote.rendering import render
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+
 
 STATUS = {
     "server": "qwen3-tts-morph",
@@ -91,8 +93,8 @@ def server(server_and_liar: tuple[Server, Liar]) -> Server:
 
 @pytest.fixture
 def liar(server_and_liar: tuple[Server, Liar], monkeypatch: pytest.MonkeyPatch) -> Liar:
-    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
-    monkeypatch.setattr(attempts, "LONGEST_WAIT_S", 0.0)
+    monkeypatch.setattr(connection, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(connection, "LONGEST_WAIT_S", 0.0)
     server_and_liar[1].reset()
     return server_and_liar[1]
 
@@ -390,15 +392,50 @@ def test_a_server_that_was_given_by_its_address_is_named_once() -> None:
 
 
 def test_a_server_that_starts_is_waited_for_at_the_first_question(server, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(connection, "FIRST_WAIT_S", 0.0)
     tried: list[Server] = []
 
     def starts(server: Server) -> Any:
         """Lead to a port on which nobody listens, until somebody does."""
         tried.append(server)
-        return connect(server if len(tried) > attempts.TOLD_AT else replace(server, url="http://127.0.0.1:9"))
+        return connect(server if len(tried) > connection.TOLD_AT else replace(server, url="http://127.0.0.1:9"))
 
-    monkeypatch.setattr(attempts, "connect", starts)
-    assert ask_server(server, attempts=attempts.ATTEMPTS).server == server
-    assert len(tried) == attempts.TOLD_AT + 1
+    monkeypatch.setattr(connection, "connect", starts)
+    assert ask_server(server, attempts=speaks.ATTEMPTS).server == server
+    assert len(tried) == connection.TOLD_AT + 1
     assert caplog.text.count("cannot be reached") == caplog.text.count("asked again for a few seconds") == 1
+
+
+pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
+
+STREAM = (
+    b'event: speech.audio.delta\ndata: {"audio": "' + 600 * b"QUJD" + b'"}\n\n'
+    b": a comment\n\n"
+    b'data: {"two":\ndata: "lines"}\n\n'
+    b'data: {"last": 1}\n\n'
+    b'data: {"never": "ended"}\n'
+)
+
+
+def read(stream: bytes, size: int) -> list[dict[str, Any]]:
+    async def parts() -> AsyncIterator[bytes]:
+        for start in range(0, len(stream), size):
+            yield stream[start : start + size]
+
+    async def collect() -> list[dict[str, Any]]:
+        answer: Any = SimpleNamespace(content=SimpleNamespace(iter_any=parts))
+        return [event async for event in _events(answer)]
+
+    return asyncio.run(collect())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000, len(STREAM)])
+def test_events_are_the_same_however_they_are_cut(size: int) -> None:
+    assert read(STREAM, size) == [{"audio": 600 * "QUJD"}, {"two": "lines"}, {"last": 1}]
+
+
+@pytest.mark.parametrize("stream", [b"data: " + 2000 * b"x", 200 * (b"data: " + 20 * b"x" + b"\n")])
+def test_an_event_that_does_not_end_is_refused(stream: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MOST_EVENT", 1000)
+    with pytest.raises(ValueError, match="does not end"):
+        read(stream, 100)

@@ -20,9 +20,8 @@ from qwen3_tts_morph.morph.kept.render import Listener
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import ERROR, Line
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.remote import attempts
-from qwen3_tts_morph.serve.remote.attempts import ask_server
-from qwen3_tts_morph.serve.remote.failure import of_status
+from qwen3_tts_morph.serve.remote import connection
+from qwen3_tts_morph.serve.remote.connection import ask_server, of_status
 from qwen3_tts_morph.serve.remote.payload import make_job
 from qwen3_tts_morph.serve.remote.servers import Server
 from starlette.applications import Starlette
@@ -90,8 +89,8 @@ def serving(
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.0)
-    monkeypatch.setattr(attempts, "LONGEST_WAIT_S", 0.0)
+    monkeypatch.setattr(connection, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(connection, "LONGEST_WAIT_S", 0.0)
 
 
 def test_a_line_of_vllm_omni() -> None:

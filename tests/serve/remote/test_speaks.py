@@ -16,8 +16,8 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
-from qwen3_tts_morph.serve.remote import attempts
-from qwen3_tts_morph.serve.remote.attempts import ask_server
+from qwen3_tts_morph.serve.remote import connection
+from qwen3_tts_morph.serve.remote.connection import ask_server
 from qwen3_tts_morph.serve.remote.facts import OURS, ServerFacts
 from qwen3_tts_morph.serve.remote.servers import Server
 from qwen3_tts_morph.serve.remote.speaks import RemoteSpeaks
@@ -151,8 +151,8 @@ def test_what_a_server_says_of_itself_stays_while_voices_are_sent_and_used(open_
 
 def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
     """One row, and one line may wait: eight lines in flight are told to come back, and all are made."""
-    monkeypatch.setattr(attempts, "ATTEMPTS", 200)
-    monkeypatch.setattr(attempts, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr("qwen3_tts_morph.serve.remote.speaks.ATTEMPTS", 200)
+    monkeypatch.setattr(connection, "LONGEST_WAIT_S", 0.05)
     with open_server(ServerOptions(rows=1, waiting=1), "custom_voice") as (server, speaker):
         voice = preset_voice(speaker.model, "ryan")
         facts = ask_server(server)

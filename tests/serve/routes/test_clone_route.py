@@ -13,7 +13,7 @@ import torch
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.serve.api.options import ServerOptions
-from qwen3_tts_morph.serve.routes import clone_route
+from qwen3_tts_morph.serve.routes import app
 
 from tests.morph.voice.made_speech import RATE, clip, hush, phrase
 from tests.serve.conftest import Client, asked
@@ -104,7 +104,7 @@ def wav_head(rate: int, channels: int, size: int) -> bytes:
         (lambda sound: sound_of(sound, "AIFF"), {}, 400, "send wav, flac"),
         (lambda _: wav_head(2_000_000_000, 1, 2**31), {}, 400, "2000000000 Hz"),
         (lambda _: wav_head(48_000, 200, 2**31), {}, 400, "200 channels"),
-        (lambda _: bytes(clone_route.MOST_BYTES + 1), {}, 413, "shorter"),
+        (lambda _: bytes(app.RECORDING_BYTES + 1), {}, 413, "shorter"),
     ],
 )
 def test_what_cannot_be_cloned_is_refused(serve, recording, make, changes, status, words) -> None:
@@ -135,7 +135,7 @@ def speaking(serve, load, recording) -> Callable[[], tuple[Client, object]]:
 
 
 def test_listeners_are_not_stopped_by_a_clone(speaking, recording, monkeypatch) -> None:
-    monkeypatch.setattr(clone_route, "WAIT_S", 0.2)
+    monkeypatch.setattr(app, "WAIT_S", 0.2)
     client, utterance = speaking()
     busy = clone(client, sound_of(recording))
     assert busy.status_code == 503 and "between lines" in message(busy) and busy.headers["retry-after"] == "10"
@@ -147,7 +147,7 @@ def test_listeners_are_not_stopped_by_a_clone(speaking, recording, monkeypatch) 
 
 
 def test_only_a_few_recordings_are_read_at_once(serve, recording, monkeypatch) -> None:
-    monkeypatch.setattr(clone_route, "MOST_CLONES", 0)
+    monkeypatch.setattr(app, "MOST_CLONES", 0)
     assert clone(serve(kind="base"), sound_of(recording)).status_code == 503
 
 

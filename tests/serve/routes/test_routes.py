@@ -15,8 +15,8 @@ from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
+from qwen3_tts_morph.serve.api import middleware
 from qwen3_tts_morph.serve.api.options import Access, ServerOptions
-from qwen3_tts_morph.serve.routes import access_log
 from qwen3_tts_morph.serve.routes.app import FILES, App
 from qwen3_tts_morph.serve.routes.voices import OPENAI_VOICES, VoiceBook
 
@@ -248,10 +248,10 @@ def test_the_access_log_says_how_a_request_ended(does: str, ended: str, caplog) 
     async def send(message: dict) -> None:
         sent.append(message)
 
-    caplog.set_level(logging.INFO, access_log.__name__)
+    caplog.set_level(logging.INFO, middleware.__name__)
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
     with pytest.raises(RuntimeError) if does == "fails" else nullcontext():
-        asyncio.run(access_log.RequestLog(answer, writes=True)(scope, receive, send))
+        asyncio.run(middleware.RequestLog(answer, writes=True)(scope, receive, send))
     assert re.sub(r"[\d.]+ s, ", "", caplog.records[-1].getMessage()).endswith(f"GET / {ended}")
     assert b"x-request-id" in dict(sent[0]["headers"]) and b"secret" not in sent[-1]["body"]
 

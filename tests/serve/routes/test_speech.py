@@ -17,9 +17,8 @@ from qwen3_tts_morph.morph.audio.formats import SERVED as FORMATS
 from qwen3_tts_morph.morph.batch.codec import steps as codec_steps
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.serve.api.errors import ApiError
-from qwen3_tts_morph.serve.api.fields import SettingsFields
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions, body_bytes
-from qwen3_tts_morph.serve.api.request import Rules, read_settings
+from qwen3_tts_morph.serve.api.request import SettingsFields, read_settings
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
 from qwen3_tts_morph.serve.routes.speaker import SpeechReader
 
@@ -312,9 +311,9 @@ def test_a_strict_server_refuses_them(serve) -> None:
 
 
 def test_instructions_are_followed_where_the_checkpoint_can(load) -> None:
-    model, limits = load("tiny", "voice_design"), Limits()
+    model = load("tiny", "voice_design")
     fields = SettingsFields(instructions="a calm voice")
-    settings = read_settings(fields, Rules(model, 5, limits, strict=True), "Hello.")
+    settings = read_settings(fields, model, ServerOptions(strict=True), "Hello.")
     assert (settings.instructions, settings.ignored) == ("a calm voice", ())
 
 

@@ -10,8 +10,8 @@ from qwen3_tts_morph.morph.voice.blend import Shift, shift_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.errors import ApiError
-from qwen3_tts_morph.serve.api.fields import VoiceShift
 from qwen3_tts_morph.serve.api.options import ServerOptions
+from qwen3_tts_morph.serve.api.request import VoiceShift
 from qwen3_tts_morph.serve.routes.voices import VoiceBook
 from starlette.testclient import TestClient
 

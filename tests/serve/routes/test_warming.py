@@ -16,8 +16,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.options import ServerOptions
 from qwen3_tts_morph.serve.process import server
 from qwen3_tts_morph.serve.routes import speaker as speaker_module
-from qwen3_tts_morph.serve.routes import warming
-from qwen3_tts_morph.serve.routes.metrics import SLOW_MOMENTS, Metrics
+from qwen3_tts_morph.serve.routes.metrics import Metrics
 from qwen3_tts_morph.serve.routes.speaker import Speaker
 
 from tests.serve.routes.test_routes import value_of
@@ -68,7 +67,7 @@ def test_every_setting_and_voice_of_the_server_is_spoken_with_before_it_is_ready
 
 
 def test_the_rest_is_prepared_beside_requests_and_metrics_say_how_far_it_is(client):
-    first, done = client.speaker._warm_ups[0], []
+    first, done = client.speaker.warm_ups[0], []
     voice = client.speaker.voices.entries()[0]["name"]
     ask = {
         "input": "Hello.",
@@ -99,7 +98,7 @@ def test_the_rest_is_prepared_beside_requests_and_metrics_say_how_far_it_is(clie
 
 def test_on_a_cpu_one_line_is_spoken(load, spoken):
     model = load("tiny", "custom_voice")
-    assert warming.ahead_of(model, 8) is NOTHING_AHEAD
+    assert speaker_module.ahead_of(model, 8) is NOTHING_AHEAD
     speaker = Speaker(Synthesizer(model), ServerOptions())
     try:
         speaker.warm()
@@ -108,14 +107,20 @@ def test_on_a_cpu_one_line_is_spoken(load, spoken):
     assert len(spoken) == 1
 
 
-def test_metrics_tell_of_slow_moments(client):
+def test_metrics_tell_of_slow_moments(client, monkeypatch):
     text = client.get("/metrics").text
     assert value_of(text, "morph_tts_late_captures_total") == 0
     assert value_of(text, "morph_tts_collections_total") >= 0
-    every = dict.fromkeys(SLOW_MOMENTS, 7.0)
-    text = Metrics(Mock(status=client.speaker.status, gpu_bytes=None, slow_moments=every)).text().decode()
-    assert value_of(text, "morph_tts_pinned_allocations_total") == 7
-    assert value_of(text, "morph_tts_collection_longest_seconds") == 7
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 7)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda _: {"segment.all.allocated": 8})
+    monkeypatch.setattr(torch.cuda, "host_memory_stats", lambda: {"num_host_alloc": 9}, raising=False)
+    speaker, pauses = client.speaker, Mock(count=1, seconds=2.0, longest=3.0)
+    gpus = [torch.device("cuda", 0), torch.device("cuda", 1)]
+    text = Metrics(Mock(status=speaker.status, devices=gpus, warm_ups=[], pauses=pauses)).text().decode()
+    assert value_of(text, "morph_tts_gpu_memory_bytes") == 14
+    assert value_of(text, "morph_tts_gpu_allocations_total") == 16
+    assert value_of(text, "morph_tts_pinned_allocations_total") == 9
+    assert value_of(text, "morph_tts_collection_longest_seconds") == 3
 
 
 def test_a_setting_that_cannot_be_prepared_is_refused():

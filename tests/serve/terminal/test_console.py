@@ -9,6 +9,7 @@ import pytest
 from qwen3_tts_morph.serve.terminal.console import Console, say
 
 import pack
+from pack import ROOT
 
 
 class Terminal(io.StringIO):
@@ -82,3 +83,23 @@ def test_nothing_else_reaches_stdout_while_it_has_sound() -> None:
     done = subprocess.run([sys.executable, "-c", SOUND], capture_output=True, cwd=pack.ROOT)
     assert done.stdout.split() == [b"soundafter"]
     assert b"from Python" in done.stderr and b"from elsewhere" in done.stderr
+
+
+SCRIPT = """
+import pack
+pack.load()
+from qwen3_tts_morph.morph.text.normalize import Normalizer
+from qwen3_tts_morph.serve.terminal.console import start_log
+import logging
+
+start_log()
+for text in ("I owe $5 to ann@example.com.", "My rent is $850, and it is 5/6 of 1/2 @ home.", "The price: $5.25."):
+    Normalizer("en").write_out(text)
+logging.getLogger("qwen3_tts_morph").info("the log works")
+"""
+
+
+def test_no_sentence_is_logged() -> None:
+    """In a process of its own: the log belongs to the whole process."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr.splitlines() == ["INFO qwen3_tts_morph: the log works"]

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from qwen3_tts_morph.morph.batch.key import common_key
@@ -88,9 +89,9 @@ def test_speakers_and_languages_are_known_before_a_checkpoint_is_loaded(checkpoi
 
 
 def test_only_what_the_options_name_changes_the_checkpoints_sampling(read: Callable) -> None:
-    own = Sampling(repetition_penalty=1.2)
-    assert engine.make_sampling(own, read()) is None
-    changed = engine.make_sampling(own, read("--temperature", "0.5", "--max-seconds", "2"))
+    model = Mock(sampling=Sampling(repetition_penalty=1.2))
+    assert engine.make_settings(model, read()).sampling is None
+    changed = engine.make_settings(model, read("--temperature", "0.5", "--max-seconds", "2")).sampling
     assert changed is not None
     assert (changed.talker.temperature, changed.subtalker.temperature) == (0.5, 0.5)
     assert (changed.talker.top_k, changed.repetition_penalty, changed.max_frames) == (50, 1.2, 25)

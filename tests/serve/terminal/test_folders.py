@@ -1,5 +1,7 @@
 """Where checkpoints and voices are."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,9 @@ import torch
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.terminal import folders as module
-from qwen3_tts_morph.serve.terminal.folders import OWN, Folders, pack_version
+from qwen3_tts_morph.serve.terminal.folders import OWN, Folders, exclusive, pack_version
+
+from pack import ROOT
 
 VOICE = Voice("x_vector", "0b6", "Anna", torch.ones(8))
 CONFIG = """\
@@ -75,3 +79,43 @@ def test_a_voice_is_saved_only_inside_the_library(comfyui: Path, name: str) -> N
 
 def test_the_version_is_the_projects() -> None:
     assert pack_version().count(".") == 2
+
+
+HOLD = """
+import sys
+import pack
+pack.load()
+from pathlib import Path
+from qwen3_tts_morph.serve.terminal.folders import exclusive
+with exclusive(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_another_run_is_refused_until_the_first_one_is_gone(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline().strip() == b"held"
+        with (
+            pytest.raises(ValueError, match="is in use by another run: wait for its end"),
+            exclusive(tmp_path),
+        ):
+            pass
+        other.kill()
+    with exclusive(tmp_path):
+        pass
+    with exclusive(tmp_path):
+        pass
+
+
+def test_a_folder_in_use_is_one_sentence_of_the_command_line(run, tiny, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("RYAN: Hello.", encoding="utf-8")
+    (tmp_path / "a.srt").write_text("1\n00:00:00,000 --> 00:00:02,000\nRYAN: Hello.\n", encoding="utf-8")
+    (tmp_path / "out").mkdir()
+    with exclusive(tmp_path / "out"):
+        for words in (("script", "a.txt"), ("dub", "a.srt")):
+            done = run(*words, "--out", "out", *tiny)
+            assert done.code == 2 and "is in use by another run" in done.err
+    assert list((tmp_path / "out").iterdir()) == []

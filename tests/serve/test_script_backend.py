@@ -1,9 +1,27 @@
-"""Characters with adapters of their own: their parts of the cast are marked, and stay as they are otherwise."""
+"""Lines as JSON: where they end, and what is said of bad ones. Characters with adapters of their own are marked."""
+
+import json
 
 import pytest
+from qwen3_tts_morph.morph.text.scripts.script import ScriptError
 from qwen3_tts_morph.morph.voice.cast import GIVEN, SAVED, Cast, Character, join_characters, named_characters
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.serve.scripts.backend import mark_adapters
+from qwen3_tts_morph.serve.script_backend import mark_adapters, parse_lines
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_other_line_breaks_may_be_in_a_string(end: str) -> None:
+    texts = ["One\u2028two.", "Three\x85four.", "Five\u2029six."]
+    rows = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
+    lines = parse_lines(end.join([*rows, ""]))[0].lines
+    assert [(line.number, line.text) for line in lines] == list(enumerate(texts, start=1))
+
+
+@pytest.mark.parametrize("key", ["text", "voice", "name", "language", "instruct"])
+def test_half_a_character_is_named_with_its_line_and_key(key: str) -> None:
+    text = '{"text": "Hello."}\n' + json.dumps({"text": "Hello."} | {key: "An\ud83d"})
+    with pytest.raises(ScriptError, match=f"line 2: {key} contains half a character"):
+        parse_lines(text)
 
 
 def test_a_marked_character_keeps_its_voices_name() -> None:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from qwen3_tts_morph.serve.api.options import Limits, ServerOptions
-from qwen3_tts_morph.serve.process import connections, server
-from qwen3_tts_morph.serve.process.connections import HEAD_BYTES, http_protocol, websocket_protocol
+from qwen3_tts_morph.serve.process import server, uvicorn_server
+from qwen3_tts_morph.serve.process.uvicorn_server import HEAD_BYTES, http_protocol, websocket_protocol
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -194,18 +194,6 @@ def stalled(url: str) -> Iterator[socket.socket]:
 # Heads
 
 
-@pytest.fixture(params=["h11", "httptools"])
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of uvicorn's parsers."""
-    if request.param == "httptools":
-        pytest.importorskip("httptools", reason="not run: httptools is not installed")
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
-    else:
-        from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol  # type: ignore[assignment]
-    monkeypatch.setattr(connections, "AutoHTTPProtocol", Protocol)
-    return request.param
-
-
 @contextmanager
 def bounded(
     client: Client, most: int = MANY, limits: Limits | None = None, held: float = HELD, **more: Any
@@ -230,7 +218,7 @@ WITHOUT_END = {
 
 
 @pytest.mark.parametrize("attack", WITHOUT_END)
-def test_a_head_without_an_end_is_refused(client: Client, parser: str, attack: str) -> None:
+def test_a_head_without_an_end_is_refused(client: Client, attack: str) -> None:
     begin, more = WITHOUT_END[attack]
     with bounded(client) as url, connected(url) as one, pytest.raises(ConnectionError):
         one.sendall(begin)
@@ -239,7 +227,7 @@ def test_a_head_without_an_end_is_refused(client: Client, parser: str, attack: s
 
 
 @pytest.mark.parametrize(("size", "status"), [(60_000, 200), (100_000, 400)])
-def test_heads_have_the_same_limit_with_every_parser(client, parser, size, status) -> None:
+def test_heads_have_a_limit(client, size, status) -> None:
     with bounded(client) as url, connected(url) as one:
         one.sendall(GET + b"Connection: close\r\nX-Long: " + b"a" * size + b"\r\n\r\n")
         answer = read_to_end(one)
@@ -248,7 +236,7 @@ def test_heads_have_the_same_limit_with_every_parser(client, parser, size, statu
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"].endswith(": send one")
 
 
-def test_who_is_refused_waits_before_the_connection_ends(client: Client, parser: str) -> None:
+def test_who_is_refused_waits_before_the_connection_ends(client: Client) -> None:
     with bounded(client, held=PATIENCE) as url, connected(url) as one, connected(url) as other:
         one.sendall(b"GET /" + b"a" * (2 * HEAD_BYTES))
         assert one.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
@@ -273,7 +261,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_connections_that_ask_nothing_make_room(client: Client, parser: str) -> None:
+def test_connections_that_ask_nothing_make_room(client: Client) -> None:
     with bounded(client, most=3) as url, ExitStack() as opened:
         silent = [opened.enter_context(connected(url)) for _ in range(3)]
         for one in silent[1:]:  # half a head is nothing
@@ -283,7 +271,7 @@ def test_connections_that_ask_nothing_make_room(client: Client, parser: str) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="not run: this system has one address of its own")
-def test_the_address_with_the_most_idle_connections_makes_room(client: Client, parser: str) -> None:
+def test_the_address_with_the_most_idle_connections_makes_room(client: Client) -> None:
     with bounded(client, most=3) as url, ExitStack() as opened:
         first = opened.enter_context(connected(url))
         to = urlsplit(url)
@@ -298,7 +286,7 @@ def test_the_address_with_the_most_idle_connections_makes_room(client: Client, p
         assert ask(first).startswith(b"HTTP/1.1 200 ")
 
 
-def test_websockets_that_say_nothing_make_room(client: Client, parser: str) -> None:
+def test_websockets_that_say_nothing_make_room(client: Client) -> None:
     with bounded(client, most=2) as url, ExitStack() as opened:
         address = url.replace("http", "ws") + PATH + "/stream"
         silent = [opened.enter_context(connect(address, open_timeout=PATIENCE)) for _ in range(2)]
@@ -309,7 +297,7 @@ def test_websockets_that_say_nothing_make_room(client: Client, parser: str) -> N
 
 
 @pytest.fixture
-def talking(client: Client, parser: str) -> Iterator[str]:
+def talking(client: Client) -> Iterator[str]:
     """A server whose two places are taken by WebSockets that are spoken to; yield its address."""
     with bounded(client, most=2) as url, ExitStack() as opened:
         for _ in range(2):
@@ -335,16 +323,16 @@ def test_health_is_answered_beyond_the_limit(talking: str) -> None:
         pass
     assert refused.value.response.status_code == 503
     with ExitStack() as opened:  # idle ones hold no place from /health
-        for _ in range(2 * connections.SPARE):
+        for _ in range(2 * uvicorn_server.SPARE):
             opened.enter_context(connected(talking))
         assert ask(opened.enter_context(connected(talking))).startswith(b"HTTP/1.1 200 ")
 
 
 def test_one_connection_too_many_is_closed_at_once(talking: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "SPARE", 0)
+    monkeypatch.setattr(uvicorn_server, "SPARE", 0)
     with connected(talking) as one:
         head, _, body = read_to_end(one).partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 2" in head
+        assert head.startswith(b"HTTP/1.1 503 ") and b"retry-after: 2" in head
         assert "as many connections" in json.loads(body)["error"]["message"]
 
 
@@ -376,21 +364,21 @@ def test_empty_fragments_without_an_end_are_refused(client: Client) -> None:
 
 @pytest.mark.parametrize("opcode", [9, 10], ids=["pings", "pongs"])
 def test_frames_that_are_no_message_are_read_up_to_a_number(client: Client, opcode: int, monkeypatch) -> None:
-    monkeypatch.setattr(connections, "MOST_FRAMES", 50)
+    monkeypatch.setattr(uvicorn_server, "MOST_FRAMES", 50)
     say = {"type": "session.config", "voice": "ryan"}
     with bounded(client) as url, connected(url) as one:
         upgraded(url, one)
-        one.sendall(frame(opcode) * connections.MOST_FRAMES + frame(TEXT, json.dumps(say).encode()))
+        one.sendall(frame(opcode) * uvicorn_server.MOST_FRAMES + frame(TEXT, json.dumps(say).encode()))
         one.sendall(frame(TEXT, b'{"type": "no"}'))
         assert b"is not known here" in read_to_end(one), "all of them, and the messages behind them"
     with bounded(client) as url, connected(url) as one, pytest.raises(ConnectionError):
         upgraded(url, one)
         while True:
-            one.sendall(frame(opcode) * connections.MOST_FRAMES)
+            one.sendall(frame(opcode) * uvicorn_server.MOST_FRAMES)
 
 
 def test_a_client_that_takes_no_pongs_is_disconnected(client: Client, monkeypatch) -> None:
-    monkeypatch.setattr(connections, "UNSENT_BYTES", 1 << 14)
+    monkeypatch.setattr(uvicorn_server, "UNSENT_BYTES", 1 << 14)
     with bounded(client, limits=Limits(body_bytes=1 << 30)) as url, connected(url) as one:
         upgraded(url, one)
         with pytest.raises(ConnectionError):

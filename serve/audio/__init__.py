@@ -1,1 +1,0 @@
-"""Encode audio: formats, and speed without a change of pitch."""

@@ -1,1 +1,0 @@
-"""Shared by the commands for scripts and captions: the backend, the cast, and the saved lines."""
