@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ LEAST_PACE, MOST_PACE = 0.25, 3.0  # of a text, as a share of an ordinary one
 # Cosine of two x-vectors. With the demo voice's encoder recordings of one speaker have 0.69 to 0.99, and half of the
 # pairs of two speakers less than 0.
 SAME_SPEAKER = 0.5
+# The lowest cosine of two windows of a recording: 0.80 to 1.00 for one speaker, mostly below 0.3 for two.
+WINDOW_S, ONE_SPEAKER = 3.0, 0.4
 NOTHING = -100  # the target of positions that predict nothing: ``ignore_index`` of torch's cross entropy
 
 
@@ -150,16 +153,34 @@ def check_sound(one: Recording, rate: int) -> np.ndarray:
 
 
 def check_speaker(model: Model, found: Selection) -> None:
-    """Leave out recordings of another speaker than most; nothing if the checkpoint cannot tell speakers apart."""
+    """Leave out recordings of two speakers, or of another than most; none if the checkpoint has no speaker encoder."""
     encoder = model.network.speaker_encoder
-    if encoder is None or len(found.pairs) < 2:
+    if encoder is None:
         return
+
+    def compare(waveforms: Sequence[np.ndarray]) -> np.ndarray:
+        vectors = np.stack([encoder.embed(one).float().cpu().numpy().ravel() for one in waveforms])
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        cosines: np.ndarray = vectors @ vectors.T
+        return cosines
+
     with model.exclusive(), limit_threads(model):
-        vectors = np.stack([encoder.embed(one.waveform).float().cpu().numpy().ravel() for one in found.pairs])
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    near = vectors @ vectors.T >= SAME_SPEAKER
+        alone = [compare(cut_windows(one.waveform, model.sample_rate)).min() >= ONE_SPEAKER for one in found.pairs]
+        found.keep(alone, lambda _: "it sounds like two speakers: cut it, and its text, to what one of them says")
+        if not found.pairs:
+            return
+        near = compare([one.waveform for one in found.pairs]) >= SAME_SPEAKER
     own = near[near.sum(axis=1).argmax()]  # of the recording that most others are like
     found.keep([*map(bool, own)], lambda _: "it sounds like another speaker than most: train one speaker")
+
+
+def cut_windows(waveform: np.ndarray, rate: int) -> list[np.ndarray]:
+    """Cut a recording's speech, without pauses, into windows of WINDOW_S that overlap by half."""
+    spoken = [waveform[round(start * rate) : round(end * rate)] for start, end in measure(waveform, rate).speech]
+    speech, size = np.concatenate(spoken or [waveform]), round(WINDOW_S * rate)
+    last = max(0, len(speech) - size)
+    starts = np.linspace(0, last, 1 + math.ceil(2 * last / size)).astype(int)
+    return [speech[start : start + size] for start in starts]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from tests.comfy import graphs
-from tests.comfy.examples import CLASSIC, NODES_2, PAGES, set_live_sound
+from tests.comfy.examples import BOTH_PAGES, CLASSIC, NODES_2, PAGES, set_live_sound
 from tests.comfy.test_workflows import DRAWN, overlapping
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def test_a_voice_that_a_run_saves_is_in_the_tab_and_in_the_lists(page: ComfyPage
     assert page.problems() == []
 
 
-@pytest.mark.parametrize("opened", NODES_2, indirect=True, scope="module")
+@pytest.mark.parametrize("opened", BOTH_PAGES, indirect=True, scope="module")
 def test_a_trained_voice_is_in_the_tab_and_in_the_lists(page: ComfyPage) -> None:
     folder = page.server.base_dir / "input" / "trained"
     folder.mkdir(exist_ok=True)

@@ -76,20 +76,30 @@ def test_without_a_recogniser_a_text_must_be_there_and_about_as_long() -> None:
     ]
 
 
-def test_another_speaker_than_most_is_left_out(load) -> None:
-    vectors = iter([[1.0, 0.1], [0.9, 0.0], [-0.2, 1.0]])
+def test_recordings_of_another_speaker_or_of_two_are_left_out(load) -> None:
     model = load()
-    encoder = SimpleNamespace(embed=lambda _: torch.tensor(next(vectors)))
+
+    def embed(waveform: np.ndarray) -> torch.Tensor:
+        """Tell two speakers apart: one speaks above 0, the other below."""
+        return torch.tensor([1.0, 0.1] if waveform.mean() > 0 else [-0.2, 1.0])
+
     told = SimpleNamespace(
-        network=SimpleNamespace(speaker_encoder=encoder),
+        network=SimpleNamespace(speaker_encoder=SimpleNamespace(embed=embed)),
         exclusive=model.exclusive,
         device=model.device,
+        sample_rate=RATE,
         width=1,
     )
-    found = Selection([Pair(name, speech(2), TEXT) for name in "abc"])
+    one, other = abs(speech(4)), -abs(speech(4, 1))
+    pause = np.zeros(3 * RATE, np.float32)
+    sounds = {"a": one, "b": np.concatenate((one, pause, one)), "c": other, "d": np.concatenate((one, other))}
+    found = Selection([Pair(name, sound, TEXT) for name, sound in sounds.items()])
     check_speaker(told, found)
     assert [one.name for one in found.pairs] == ["a", "b"]
-    assert found.refused == {"c": "it sounds like another speaker than most: train one speaker"}
+    assert found.refused == {
+        "c": "it sounds like another speaker than most: train one speaker",
+        "d": "it sounds like two speakers: cut it, and its text, to what one of them says",
+    }
 
 
 def test_a_folder_is_read_with_its_texts(tmp_path) -> None:
