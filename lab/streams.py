@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from qwen3_tts_morph.morph.batch.batch import Batch, SynthesizerChecks
-from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS
+from qwen3_tts_morph.morph.batch.batch import CPU_ROWS, Batch, SynthesizerChecks
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery, Speech
 from qwen3_tts_morph.morph.kept.render import OnFrame
 from qwen3_tts_morph.morph.options import AUTO_ROWS, GenerateOptions
-from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
+from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken, check_complete
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 

@@ -49,7 +49,7 @@ from .terminal.console import Console
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..morph.batch.speaks import Speaks
+    from ..morph.batch.speech import Speaks
     from ..morph.kept.render import WordCheck
     from ..morph.model.adapter import Adapter
     from ..morph.model.model import Model
@@ -209,7 +209,7 @@ def mark_adapters(cast: Cast, own: Iterable[str]) -> Cast:
 def speaking(synthesizer: Synthesizer, path: Path, own: CastAdapters, rows: int) -> Iterator[Speaks]:
     """Yield a backend for up to ``rows`` concurrent lines of the checkpoint in ``path``; errors as ``adapt``."""
     from ..morph.batch.batch import Batch
-    from ..morph.batch.speaks import ByVoice
+    from ..morph.batch.speech import ByVoice
 
     with ExitStack() as batches:
         adapted = [synthesizer.with_adapter(adapter, strength, path) for adapter, strength in own.values()]

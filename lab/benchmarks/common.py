@@ -20,7 +20,6 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import choose_dtype, load_model
 from qwen3_tts_morph.morph.decode.rows import Decoded, Guard, LineRequest
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kernels import available
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import (
@@ -32,7 +31,8 @@ from qwen3_tts_morph.morph.options import (
     Sampling,
     TokenSampling,
 )
-from qwen3_tts_morph.morph.runtime.fallback import Fallback
+from qwen3_tts_morph.morph.runtime.capture import Fallback
+from qwen3_tts_morph.morph.synthesizer import Engine
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt, PromptBuilder
 

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.process.server import SWITCH_S
 

@@ -36,14 +36,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.fleet import Fleet
-from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.batch.batch import Batch, Fleet
 from qwen3_tts_morph.morph.kept.render import speak_lines
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.serve.process.server import free_ports
 from qwen3_tts_morph.serve.remote.connection import ask_server

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.frame.buffers import Buffers
-from qwen3_tts_morph.morph.frame.noise import line_keys
+from qwen3_tts_morph.morph.frame.sampling import line_keys
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.layers import Layer, LayerStack
 from qwen3_tts_morph.morph.model.weights.int8 import quantize

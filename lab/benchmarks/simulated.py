@@ -27,7 +27,7 @@ import torch
 from qwen3_tts_morph.morph.checkpoint import load
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
 from qwen3_tts_morph.morph.decode.rows import ALIGNMENT
-from qwen3_tts_morph.morph.frame.noise import GROUPS
+from qwen3_tts_morph.morph.frame.sampling import GROUPS
 from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.rows import LAG, Readback

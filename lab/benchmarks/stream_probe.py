@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode.rows import Frame, LineRequest, RowPlan, Rows
-from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.synthesizer import Choice, Engine
 
 from .common import NamedEngine
 

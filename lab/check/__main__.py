@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.runtime.errors import first_line
 from qwen3_tts_morph.morph.setting import Setting
 from qwen3_tts_morph.morph.speech.lines import Line, check_line
 from qwen3_tts_morph.morph.speech.takes import is_silent
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.tested import installed
 from qwen3_tts_morph.serve.cli import finish
 from qwen3_tts_morph.serve.terminal import arguments

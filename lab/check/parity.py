@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest
-from qwen3_tts_morph.morph.engine import Choice, Engine
 from qwen3_tts_morph.morph.model.model import Model, limit_threads
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Choice, Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.waveform.in_flight import take_all
 

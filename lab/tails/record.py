@@ -11,10 +11,10 @@ import soundfile
 import torch
 from qwen3_tts_morph.morph.checkpoint.files import unpack_tensors, write_tensors
 from qwen3_tts_morph.morph.decode.rows import LineRequest
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.speech.pieces import guard_line
+from qwen3_tts_morph.morph.synthesizer import Engine
 from qwen3_tts_morph.morph.voice.blend import blend_voices
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice

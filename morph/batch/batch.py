@@ -1,4 +1,4 @@
-"""Speak lines on one device in one continuous batch: lines join and leave between frames.
+"""Speak lines in a continuous batch, on one device or several: lines join and leave between frames.
 
     with Batch(synthesizer, rows=8) as batch:
         for chunk in batch.speak(Line("Hello there.", voice)):
@@ -11,6 +11,7 @@ rounding of another batch size. If the engine fails, lines that have delivered n
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import weakref
@@ -20,16 +21,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
+import torch
+
 from ..decode.rows import NOTHING_AHEAD, Ahead
+from ..graph.pool import position_bytes
+from ..model.model import Model
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
-from ..runtime.exclusive import check_process
-from ..runtime.thread_pool import Task
+from ..runtime.threads import Task, check_process
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.report import describe
 from ..speech.takes import check_followed, check_word_times, word_times
 from ..synthesizer import Synthesizer
 from ..words.timing import WordTime
-from .fitting import most_rows
 from .key import common_key, line_key
 from .loop import LINGER_S, Loop
 from .scheduler import Scheduler
@@ -38,6 +41,12 @@ from .utterance import Status
 
 ROWS = 8
 WAITING = 64
+CPU_ROWS = 8  # more are no faster on a CPU
+# Expected positions per row: a prompt with 10 s of reference and a piece of 25 s. A growing cache needs memory for the
+# old and the new one.
+ROW_POSITIONS = 512
+# Share of free memory; the rest is for the codec, prefills, a growing cache, and other programs.
+SHARE = 0.4
 Result = TypeVar("Result")
 B = TypeVar("B", bound="Backend")
 
@@ -189,3 +198,81 @@ def _end(loop: weakref.ref[Loop], job: weakref.ref[Task]) -> None:
     # Weak references: an idle thread keeps its last job, and a loop has the model, which could not be freed.
     if (running := loop()) is not None and (here := job()) is not None and here.is_here:
         _stop(running, here)
+
+
+class Fleet(Backend):
+    """The same checkpoint on several devices, as one backend. Any thread may call it.
+
+    They share one scheduler: each takes the next line when it has a free row. ``close`` closes the batches. Raises
+    ValueError for no batch, and for checkpoints that differ.
+    """
+
+    def __init__(self, batches: Sequence[Batch]):
+        check_alike(batches)
+        self._batches, rows = batches, [batch.rows for batch in batches]
+        super().__init__(batches[0].synthesizer, [batch.loop for batch in batches], sum(rows))
+        if len(batches) > 1:
+            scheduler = Scheduler(rows, sum(batch.most_waiting for batch in batches))
+            inboxes, names = [loop.inbox for loop in self._loops], name_devices(batches)
+            for device, loop in enumerate(self._loops):
+                loop.join(scheduler, inboxes, names, device)
+        # Devices limit it while they speak; if they overlap, the last to end would decide for later threads.
+        self._threads = torch.get_num_threads()
+
+    def key(self, line: Line, options: GenerateOptions) -> str | None:
+        """See ``Speaks``. Device kinds round differently: the key covers all of them."""
+        keys = {batch.key(line, options) for batch in self._batches}
+        if None in keys or len(keys) == 1:
+            return next(iter(keys))
+        return hashlib.sha256("".join(sorted(map(str, keys))).encode()).hexdigest()
+
+    def close(self) -> None:
+        for loop in self._loops:
+            loop.inbox.close()
+        for batch in self._batches:
+            batch.close()
+        torch.set_num_threads(self._threads)
+
+
+def name_devices(batches: Sequence[Batch]) -> list[str]:
+    """Return the name of each batch's device: "cuda:0"; a second batch on it is "cuda:0 (2)"."""
+    names = [str(batch.synthesizer.model.device) for batch in batches]
+    before = [names[:number].count(name) for number, name in enumerate(names)]
+    return [f"{name} ({count + 1})" if count else name for name, count in zip(names, before, strict=True)]
+
+
+def check_alike(batches: Sequence[Batch]) -> None:
+    """Raise ValueError if a line would not be the same on every device."""
+    if not batches:
+        raise ValueError("there is no model to speak with")
+    names, first = name_devices(batches), _nature(batches[0])
+    for batch, name in zip(batches[1:], names[1:], strict=True):
+        for what, value in _nature(batch).items():
+            if value != first[what]:
+                raise ValueError(
+                    f"the models on {names[0]} and {name} cannot share lines: {what} is {first[what]} and {value}. "
+                    "Load both with the same settings, and set precision and engine explicitly instead of auto"
+                )
+
+
+def _nature(batch: Batch) -> dict[str, str]:
+    model = batch.synthesizer.model
+    choice = batch.synthesizer.engine.choose(model)
+    return {
+        "checkpoint": model.name,
+        "the content of the checkpoint": model.fingerprint,
+        "precision": str(model.dtype).removeprefix("torch."),
+        "weights": model.weights,
+        "attention": model.attention,
+        "engine": choice.engine,
+        "codec": "many lines" if choice.batch_codec else "one line",
+    }
+
+
+def most_rows(model: Model) -> int:
+    """Return the most rows that a batch on the model's device has memory for; 1 to ``MOST_LINES``."""
+    if model.device.type != "cuda":
+        return CPU_ROWS
+    free, _ = torch.cuda.mem_get_info(model.device)
+    free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+    return max(1, min(MOST_LINES, int(SHARE * free) // (ROW_POSITIONS * position_bytes(model))))

@@ -9,27 +9,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 import torch
 
 from ..decode.loop import Decoding
 from ..decode.rows import Ahead, Group, LineRequest, RowPlan
-from ..engine import Choice
 from ..model.finite import NotFinite
+from ..model.model import Model
 from ..options import FRAME_RATE, GenerateOptions
 from ..runtime.collector import frozen_objects
 from ..speech.lines import Line, say_why
-from ..speech.pieces import Piece
-from ..synthesizer import Synthesizer
+from ..speech.pieces import Piece, piece_limit
+from ..speech.text_feed import TokenFeed
+from ..synthesizer import Choice, Synthesizer
 from .codec.line_chunks import LineChunks, Output
 from .codec.offline import CodedPiece, OfflineCodec
 from .codec.pacing import Speed
 from .codec.steps import FEW, CodecSteps
-from .fitting import needed_rows
-from .inbox import BatchClosed, Inbox, Signal
 from .scheduler import SPREAD_S, Scheduler
-from .speech import Delivery, Outcome, Speech
+from .speech import BatchClosed, Delivery, Inbox, Outcome, Signal, Speech
 from .utterance import Shared, Status, Utterance
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ PLANNED_S, PLANNED_SHARE = 0.15, 0.1
 
 T = TypeVar("T")
 Entering = tuple[Utterance, Piece, LineRequest]
+GROUP_OF = attrgetter("group")
 
 
 class Loop:
@@ -71,6 +72,7 @@ class Loop:
         self.speed = Speed(1 / FRAME_RATE)
         self._active: dict[int, Utterance] = {}
         self._streamed: list[LineChunks] = []  # of the streamed ones of them
+        self._with_tokens: list[tuple[Utterance, TokenFeed]] = []  # those whose text is written into their rows
         self._by_row: dict[int, Utterance] = {}
         self._admit_at = self._exchange_at = 0.0
         self._planned_at, self._planned_s = 0.0, PLANNED_S
@@ -124,7 +126,7 @@ class Loop:
     def _next(self) -> None:
         self._handle(has_model=False)
         offers = self.scheduler.offers(self._device, time.perf_counter())
-        if not (offers or self.inbox.has_work):
+        if not (offers or self.inbox.work):
             self.inbox.wait(EXCHANGE_S if self.scheduler.wanted else None)
             return
         try:
@@ -201,18 +203,14 @@ class Loop:
             if not self._rest():
                 return
 
-    def _open_early(self, one: Utterance) -> None:
-        """Open a queued offline utterance: the engine makes room for the longest prompt, and prompts are made ahead."""
-        if one.status is Status.QUEUED and not (one.speech.is_streamed or self._streamed):
-            one.open(self._shared)
-
     def _decode(self, choice: Choice, entering: Sequence[Entering]) -> None:
         """Decode these pieces, and what comes meanwhile, until nothing comes any more."""
         engine, model = self._synthesizer.engine, self._synthesizer.model
         queued = [one for one in self._own if one.take and one.chunks is None]
         requests = [request for _, _, request in entering]
         requests += [one.parts.request(piece) for one in queued for piece in one.ready]
-        plan = RowPlan(self._rows, self._most_rows, requests, self._comes_late, self._ahead)
+        comes_late = bool(self._streamed or self.scheduler.streams)  # else all lines are there from the beginning
+        plan = RowPlan(self._rows, self._most_rows, requests, comes_late, self._ahead)
         with engine.open_rows(model, entering[0][0].speech.options, plan, choice) as rows:
             self._decoding = Decoding(model, rows)
             self._turns.use(self._decoding.buffers)
@@ -224,30 +222,25 @@ class Loop:
     def _own(self) -> list[Utterance]:
         return [one for one in self.scheduler.utterances if one.device == self._device]
 
-    @property
-    def _comes_late(self) -> bool:
-        """Whether lines come while others are decoded; if nothing streams, all are there from the beginning."""
-        return bool(self._streamed) or self.scheduler.has_live
-
     def _iterate(self) -> bool:
         """Make a frame of one group, and apply what has happened; return False if there was nothing to do."""
-        if self._whole.is_busy:
+        if self._whole.waiting or self._whole.work:
             self._make_complete()
         if self.inbox.changed or self.inbox.is_closed:
             self._handle()
-        for one in list(self._active.values()):
-            if (tokens := one.tokens) is not None and not tokens.done:
+        for one, tokens in self._with_tokens:
+            if not tokens.done:
                 fails_alone(one, one.follow)
                 if tokens.done:
                     self._settle(one)
-        self._decoding.rows.late = self._comes_late
+        self._decoding.rows.late = bool(self._streamed or self.scheduler.streams)
         if self.scheduler.wanted:
             self._admit()
             if self.scheduler.wanted:
                 self._exchange()
         if self._ahead.lines:
             self._prepare_beside()
-        groups = {one.group for one in self._by_row.values()}
+        groups = set(map(GROUP_OF, self._by_row.values()))
         if len(groups) <= 1:
             return self._make_frame(*groups)
         # Another group, if all lines of one wait for text.
@@ -268,7 +261,7 @@ class Loop:
                 self.frames += lines
                 self.speed.end_frame()
                 if self._streamed:
-                    comes = self.inbox.changed and len(self._streamed) <= FEW and self.scheduler.has_live
+                    comes = self.inbox.changed and len(self._streamed) <= FEW and self.scheduler.streams
                     has_room = len(self._by_row) < self._rows
                     self._turns.step(self._streamed, bool(comes and has_room))
         return has_read
@@ -303,7 +296,11 @@ class Loop:
                 one.stream()
                 self._note_active()
             if has_model and not one.speech.is_cancelled:
-                fails_alone(one, one.follow if one.take else partial(self._open_early, one))
+                if one.take:
+                    fails_alone(one, one.follow)
+                elif one.status is Status.QUEUED and not (one.speech.is_streamed or self._streamed):
+                    # Early: the engine makes room for the longest prompt, and prompts are made ahead.
+                    fails_alone(one, partial(one.open, self._shared))
             if one.suspended is not None:
                 self._flush([one])
             self._settle(one)
@@ -390,6 +387,7 @@ class Loop:
     def _note_active(self) -> None:
         running = [one for one in self._active.values() if one.suspended is None]
         self._streamed = [one.chunks for one in running if one.chunks is not None]
+        self._with_tokens = [(one, one.tokens) for one in self._active.values() if one.tokens is not None]
 
     # Rows
 
@@ -504,15 +502,15 @@ class Loop:
         """Decode offline pieces: many together, or beside streams what takes half as long as readers can wait."""
         self._take_complete(until=time.perf_counter() + JUDGE_S)
         whole, is_list = self._whole, self._is_list
-        if not whole.count or whole.is_decoding:  # a reader would wait for all in flight
+        if not whole.waiting or whole.work:  # a reader would wait for all in flight
             return
         if streamed := [one for one in self._streamed if not one.is_starved]:
             empty_at = min(math.inf if one.ended else one.sizes.empty_at for one in streamed)
             most = min(COMPLETE_BESIDE, whole.fit((empty_at - time.perf_counter()) / 2))
         else:
             gathered = whole.waited_s >= (GATHER_LIST_S if is_list else GATHER_S)
-            is_due = whole.count >= self._rows or (gathered and not (is_list and self.scheduler.wanted))
-            most = whole.count if is_due else 0
+            is_due = len(whole.waiting) >= self._rows or (gathered and not (is_list and self.scheduler.wanted))
+            most = len(whole.waiting) if is_due else 0
         if most:
             whole.start(most)
 
@@ -526,8 +524,8 @@ class Loop:
 
     def _rest(self) -> bool:
         """Make the samples that are left, then wait for an event; return False if the session is over."""
-        if self._whole.is_busy:
-            if not self._whole.is_decoding:
+        if self._whole.waiting or self._whole.work:
+            if not self._whole.work:
                 self._whole.start()
             self._take_complete(until=0.0, wait=True)
             return True
@@ -543,6 +541,15 @@ class Loop:
             return True
         # The last one admitted had no piece after all.
         return self.scheduler.offers(self._device, time.perf_counter()) or self.inbox.wait(self._linger_s)
+
+
+def needed_rows(model: Model, lines: Iterable[Utterance]) -> int:
+    """Return how many rows these lines can use: an offline line can use one for each piece."""
+    rows = 0
+    for one in lines:
+        limit = 0 if one.speech.is_streamed else piece_limit(model, one.speech.options)
+        rows += max(1, -(-len(one.text.text) // limit)) if limit else 1
+    return rows
 
 
 def deliver(active: Mapping[int, Utterance], output: Output) -> None:

@@ -99,7 +99,8 @@ class Scheduler:
         self._failures = [0] * len(rows)  # in a row, of each device
         self._places: dict[int, _Place] = {}  # by ``id``
         # For each caller, sorted by key: what is fair between callers changes with every row.
-        self._queues = {is_live: defaultdict[str, list[_Place]](list) for is_live in (True, False)}
+        self.streams = defaultdict[str, list[_Place]](list)
+        self._queues = {True: self.streams, False: defaultdict[str, list[_Place]](list)}
         self._with_rows: dict[int, _Place] = {}
         self._passed = Counter[int]()  # rows that streams got on a device since an offline utterance did
         self._streamed_at = defaultdict[int, float](lambda: -math.inf)  # when a stream had a row of a device
@@ -136,11 +137,6 @@ class Scheduler:
         """Count utterances that are "running", "queued", "idle", or "silent": idle, not begun."""
         with self.lock:
             return Counter(one.state for one in self._places.values())
-
-    @property
-    def has_live(self) -> bool:
-        """Whether a streamed utterance is queued."""
-        return bool(self._queues[True])
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -251,8 +247,8 @@ class Scheduler:
         if stream is None or offline is None:
             return stream or offline
         order = offline.utterance.order - stream.utterance.order
-        is_short = self._offline_rows(device) < max(1, self._rows[device] // OFFLINE_SHARE)
-        is_due = is_short and self._passed[device] >= OFFLINE_SHARE - 1
+        is_due = self._passed[device] >= OFFLINE_SHARE - 1
+        is_due = is_due and self._offline_rows(device) < max(1, self._rows[device] // OFFLINE_SHARE)
         # A stream whose reader is full, or whose text has not come, has no use for a row now.
         return offline if order < 0 or (not order and is_due) or stream.key[1] == math.inf else stream
 
@@ -266,7 +262,7 @@ class Scheduler:
             rows[place.utterance.caller] += place.rows
 
         def fits(one: Utterance) -> bool:
-            return one.device == device or (one.device < 0 and may_begin and one.allows(device))
+            return one.device == device or (one.device < 0 and may_begin and device not in one.failed_on)
 
         found = list[tuple[tuple[float, ...], _Place]]()
         for caller, queue in self._queues[is_live].items():

@@ -1,22 +1,25 @@
-"""A queued line as its caller holds it: chunks while they are decoded, and the result."""
+"""Between callers and a backend: a queued line with its chunks and result, and the messages to the batch's thread."""
 
 from __future__ import annotations
 
 import logging
 import math
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 
 from ..options import GenerateOptions
-from ..runtime.wake_up import Waker
+from ..runtime.threads import Waker, WakeUpEvent
 from ..speech.lines import Line, LineReport, PieceSpan, Spoken
 from ..words.alignment import Trace
+from ..words.timing import WordTime
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +29,10 @@ LATER: Literal["later"] = "later"
 
 class OutOfService(Exception):
     """The backend is gone, such as a server that ended: all its unfinished lines fail."""
+
+
+class BatchClosed(Exception):
+    """The batch is closed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +227,8 @@ class Speech:
             self.queued += len(chunk.codes)
             self.progress.chunks += 1
             self._changed.notify_all()
-        self._tell(self._on_change)
+        if self._on_change is not None:
+            self._tell(self._on_change)
 
     def finish(self, outcome: Outcome) -> None:
         with self._changed:
@@ -229,15 +237,174 @@ class Speech:
             self.outcome = outcome
             self._changed.notify_all()
         on_change, self._on_change = self._on_change, None
-        self._tell(on_change)
+        if on_change is not None:
+            self._tell(on_change)
 
-    def _tell(self, on_change: Callable[[], None] | None) -> None:
+    def _tell(self, on_change: Callable[[], None]) -> None:
         """Call ``on_change``; if it raises, this line alone ends with the error."""
         try:
-            if on_change is not None:
-                on_change()
+            on_change()
         except Exception as error:
             log.warning("on_change of the line %.40r raised: the line is ended", self.line.text, exc_info=error)
             self._on_change = None
             self.cancel()
             self.finish(Outcome(error=error))
+
+
+class Inbox(WakeUpEvent):
+    """The messages to a batch's thread: utterances that have changed, other model work, and the end.
+
+    Any thread posts, without a lock: even the garbage collector. One thread reads.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = deque[Any]()  # weak references to utterances
+        self.work = deque[tuple[Future[Any], Callable[[], Any]]]()
+        self.is_closed = False
+
+    def post(self, changed: Any) -> None:
+        self.changed.append(changed)
+        self.set()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.set()
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise BatchClosed("the batch was closed while it spoke this line")
+
+    def ask(self, work: Callable[[], Any]) -> Future[Any]:
+        """Queue model work. Cancel the future to withdraw work that has not begun."""
+        future = Future[Any]()
+        self.work.append((future, work))
+        self.set()
+        return future
+
+    def do_work(self) -> bool:
+        """Run one piece of work, so that lines come before the next; return whether there was one."""
+        while self.work:
+            future, work = self.work.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except Exception as error:  # the caller gets it, and lines go on
+                future.set_exception(error)
+            return True
+        return False
+
+    def refuse_work(self, error: Exception) -> None:
+        while self.work:
+            future, _ = self.work.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+
+
+class Signal:
+    """Posts that the utterance of a line has changed: to its device, or to all while it has none.
+
+    Its weak reference makes no cycle with what holds the signal.
+    """
+
+    def __init__(self, inboxes: Sequence[Inbox]):
+        self._inboxes = inboxes
+
+    def attach(self, utterance: Any) -> None:
+        """Post this utterance from now on."""
+        self._utterance = weakref.ref(utterance)
+
+    def set(self) -> None:
+        if (one := self._utterance()) is None:
+            return
+        for inbox in self._inboxes if one.device < 0 else [self._inboxes[one.device]]:
+            inbox.post(self._utterance)
+
+
+class Checks(Protocol):
+    """Knows which lines can be spoken."""
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """The languages that a line may have."""
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        """Raise ValueError for a line that cannot be spoken, before any work."""
+
+
+class Speaks(Checks, Protocol):
+    """A speech backend. Any thread may call it."""
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's name, with its adapters."""
+
+    @property
+    def rate(self) -> int:
+        """The sample rate in Hz."""
+
+    def key(self, line: Line, options: GenerateOptions) -> str | None:
+        """Return a hash of everything that decides the line's audio, 64 hexadecimal digits; None: not cacheable."""
+
+    def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
+        """Queue a line; ValueError as ``check``. The default delivery streams and keeps it, in call order."""
+
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        """Queue lines together, as ``speak``: those that get rows begin with the same frame."""
+
+    def check_words(self) -> None:
+        """Raise ValueError if it knows no word times."""
+
+    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        """Return a line's word times in its waveform at any speed, or () if unknown; ValueError as ``check_words``."""
+
+    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+        """Return a report of lines for people; ``elapsed_s`` is the wall-clock time of all."""
+
+
+class ByVoice:
+    """Routes each line to the backend of its voice (``Voice.by``), or to ``main``; see ``Speaks``.
+
+    ``others`` have the same checkpoint with other adapters, so languages and words are alike. Lines of
+    different models cannot share a batch: models that share weights take turns.
+    """
+
+    def __init__(self, main: Speaks, others: Mapping[Any, Speaks]):
+        self._main, self._others = main, others
+        self.name, self.rate, self.languages = main.name, main.rate, main.languages
+
+    def _of(self, line: Line) -> Speaks:
+        return self._others.get(line.voice.by, self._main)
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        self._of(line).check(line, options)
+
+    def key(self, line: Line, options: GenerateOptions) -> str | None:
+        return self._of(line).key(line, options)
+
+    def speak(self, line: Line, options: GenerateOptions, delivery: Delivery | None = None) -> Speech:
+        return self._of(line).speak(line, options, delivery)
+
+    def speak_all(
+        self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
+    ) -> list[Speech]:
+        speeches: dict[int, Speech] = {}
+        for speaks in dict.fromkeys(map(self._of, lines)):
+            own = [index for index, line in enumerate(lines) if self._of(line) is speaks]
+            made = speaks.speak_all([lines[one] for one in own], options, [deliveries[one] for one in own])
+            speeches.update(zip(own, made, strict=True))
+        return [speeches[index] for index in range(len(lines))]
+
+    def check_words(self) -> None:
+        self._main.check_words()
+
+    def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
+        return self._main.words(spoken)
+
+    def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
+        """See ``Speaks``; the report ends with the names of the other models."""
+        names = ", ".join(dict.fromkeys(one.name for one in self._others.values()))
+        return f"{self._main.describe(spoken, options, elapsed_s)}\n- characters with models of their own: {names}"

@@ -27,8 +27,7 @@ from ..text.duration import likely_frames
 from ..voice.prompt import PromptBuilder
 from .codec.line_chunks import CUT, NO_CODES, LineChunks, Output
 from .codec.pacing import ChunkSizes, Speed
-from .inbox import Signal
-from .speech import Chunk, Outcome, Speech
+from .speech import Chunk, Outcome, Signal, Speech
 
 log = logging.getLogger(__name__)
 
@@ -161,10 +160,6 @@ class Utterance:
         if (chunks := self.chunks) is None:
             return now
         return math.inf if self.speech.is_full or chunks.is_starved else chunks.sizes.empty_at or now
-
-    def allows(self, device: int) -> bool:
-        """Return whether it may begin there: the device has not failed it."""
-        return device not in self.failed_on
 
     # Text and pieces
 

@@ -38,15 +38,11 @@ def filter_logits(scores: torch.Tensor, sampling: TokenSampling) -> torch.Tensor
         kth = scores.topk(min(sampling.top_k, scores.shape[-1]), dim=-1).values[..., -1:]
         scores = scores.masked_fill(scores < kth, -torch.inf)
     if sampling.top_p < 1.0:
-        scores = _keep_top_p(scores, sampling.top_p)
+        ordered, order = scores.sort(dim=-1, descending=False)
+        remove = ordered.softmax(dim=-1).cumsum(dim=-1) <= (1 - sampling.top_p)
+        remove[..., -1:] = False
+        scores = scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
     return scores
-
-
-def _keep_top_p(scores: torch.Tensor, top_p: float) -> torch.Tensor:
-    ordered, order = scores.sort(dim=-1, descending=False)
-    remove = ordered.softmax(dim=-1).cumsum(dim=-1) <= (1 - top_p)
-    remove[..., -1:] = False
-    return scores.masked_fill(remove.scatter(-1, order, remove), -torch.inf)
 
 
 def distribution(logits: torch.Tensor, sampling: TokenSampling) -> torch.Tensor:

@@ -13,11 +13,9 @@ from ..decode.rows import REPORT_WIDTH, SPECIAL_CODES, LatePart
 from ..model.layers import Angles, LayerStack
 from ..model.static_cache import StaticCache
 from ..options import Sampling
-from ..runtime.workspace import Workspace
 from ..voice.prompt import MIN_FRAMES, Prompt
 from ..words.alignment import REPORTED
-from .noise import line_key
-from .sampling import ALL_ROWS, RowIndex, SamplingTensors
+from .sampling import ALL_ROWS, RowIndex, SamplingTensors, line_key
 
 SHORT_PROMPTS = (16, 32, 64)  # padded lengths of a single line's short prompt: its kernels know no others
 SPAN = 2  # numbers of a text span: the position of its first token, and its number of tokens
@@ -34,7 +32,7 @@ class LineState:
     minimums: torch.Tensor  # frames before which the line cannot end
     positions: torch.Tensor  # cache position of the next key
     seen: torch.Tensor  # [B, V], group 0's sampled tokens, for the repetition penalty
-    keys: torch.Tensor  # [B, 2], see noise.py
+    keys: torch.Tensor  # [B, 2], see sampling.py
     alignment: torch.Tensor  # [B, 5], ``spans`` and ``aligned``
     report: torch.Tensor  # [B, REPORT_WIDTH], the last frame's (decode/rows.py)
 
@@ -88,12 +86,6 @@ class LineState:
         for name, part in vars(other).items():
             getattr(self, name).copy_(part)
 
-    def copy_where(self, rows: torch.Tensor, other: LineState) -> None:
-        """Copy the rows that are true in bool ``[B]``."""
-        for name, part in vars(other).items():
-            own = getattr(self, name)
-            torch.where(rows.view(-1, *[1] * (part.dim() - 1)), part, own, out=own)
-
     def copy_rows(self, rows: torch.Tensor, lines: LineState) -> None:
         """Copy lines ``[N, ...]`` to these rows (int64 ``[N]``, without repeats)."""
         for name, part in vars(lines).items():
@@ -127,7 +119,7 @@ class PrefillBatch:
     """The inputs of a prefill of N lines."""
 
     embeds: torch.Tensor  # [N, T, H], prompts padded on the right with zeros
-    numbers: torch.Tensor  # int64 [N, 7]: row, length, minimum frames, key (noise.py), text span
+    numbers: torch.Tensor  # int64 [N, 7]: row, length, minimum frames, key (sampling.py), text span
 
     @classmethod
     def allocate(cls, lines: int, length: int, like: torch.Tensor) -> PrefillBatch:
@@ -192,6 +184,30 @@ def _put_numbers(buffer: torch.Tensor, numbers: Sequence[Sequence[int]]) -> None
 def _pinned(numbers: torch.Tensor, destination: torch.Tensor) -> torch.Tensor:
     """Pin host memory for a copy to a GPU, so that it does not block the host."""
     return numbers.pin_memory() if destination.is_cuda else numbers
+
+
+class Workspace:
+    """Tensors for a frame's kernels by name, shape and dtype, allocated on first request and then reused.
+
+    They must exist before a capture: under ComfyUI's default allocator (cudaMallocAsync), memory allocated during one
+    is a node of the graph, and Triton's launcher refuses such pointers. A tensor is valid until its name is requested
+    again, and stays allocated as long as the workspace: use names per layer or pass, not one for each of many layers.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._tensors: dict[tuple[str, tuple[int, ...], torch.dtype], torch.Tensor] = {}
+
+    def empty(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return the tensor of this name and shape, uninitialized; raise RuntimeError in a capture if it is new."""
+        key = (name, tuple(shape), dtype)
+        if key not in self._tensors:
+            if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(
+                    f"{name} {list(shape)} was not allocated before the capture: run the function directly first"
+                )
+            self._tensors[key] = torch.empty(key[1], dtype=dtype, device=self.device)
+        return self._tensors[key]
 
 
 @dataclass(frozen=True)
@@ -270,7 +286,9 @@ class Buffers:
         self.kept.copy_from(self.state)
 
     def restore(self) -> None:
-        self.state.copy_where(self.stopped, self.kept)
+        for name, kept in vars(self.kept).items():
+            own = getattr(self.state, name)
+            torch.where(self.stopped.view(-1, *[1] * (kept.dim() - 1)), kept, own, out=own)
 
     def copy_line(self, line: Buffers, positions: int) -> None:
         """Copy the only line of other buffers to row ``entering``: its state, and this many cache positions."""
@@ -295,18 +313,14 @@ class Buffers:
         if longest >= self.context:
             raise ValueError(f"a line has {longest} trailing text tokens and only {self.context} positions")
         if len(rows) == 1:
-            self._put_text(rows[0], prompts[0])
+            self.text[rows[0], longest:] = prompts[0].pad
+            if longest:
+                self.text[rows[0], :longest] = prompts[0].text_rows
             return
         index = _pinned(torch.tensor(rows), self.text).to(self.text.device, non_blocking=True)
         pads = torch.stack([prompt.pad.view(-1) for prompt in prompts]).to(self.text.dtype)
         self.text.index_copy_(0, index, pads[:, None].expand(-1, self.context, -1))
         put_sequences(self.text, rows, [prompt.text_rows for prompt in prompts])
-
-    def _put_text(self, row: int, prompt: Prompt) -> None:
-        length = len(prompt.trailing)
-        self.text[row, length:] = prompt.pad
-        if length:
-            self.text[row, :length] = prompt.text_rows
 
     def add_text(self, row: int, start: int, part: LatePart) -> None:
         """Write late text after the first ``start`` rows of a line's text."""

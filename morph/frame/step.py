@@ -15,8 +15,7 @@ from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
 from ..model.static_cache import FillView, SpanView, StepView
 from ..model.weights.linear import linear
 from .buffers import SPAN, Buffers, LastPositions, LineState, PrefillBatch, SamplerSettings
-from .noise import GROUPS, gumbel_noise
-from .sampling import sample_static
+from .sampling import GROUPS, gumbel_noise, sample_static
 from .weights import Weights
 
 Start: TypeAlias = Callable[[Weights, Buffers, torch.Tensor], None]

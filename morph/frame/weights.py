@@ -37,6 +37,8 @@ class Weights:
     def of(cls, model: Model) -> Weights:
         """View a model's weights on their current device, joining them if necessary; check its config."""
         talker, predictor = model.talker, model.talker.code_predictor
+        projection: Any = predictor.small_to_mtp_projection
+        is_equal = isinstance(projection, torch.nn.Identity)  # the predictor's width, to the talker's
         return cls(
             talker=LayerStack.of(talker.model),
             predictor=LayerStack.of(predictor.model),
@@ -44,7 +46,7 @@ class Weights:
             first_head=talker.codec_head.weight.detach(),
             tables=model.code_tables(),
             heads=view_heads(predictor.lm_head),
-            projection=_view_projection(predictor.small_to_mtp_projection),
+            projection=None if is_equal else (projection.weight.detach(), projection.bias.detach()),
             tails={seq_groups: one.parts for seq_groups, one in model.tails().items()},
             alignment=model.alignment,
         )
@@ -115,9 +117,3 @@ class WeightViews:
 
 def _key(model: Model) -> tuple[Any, ...]:
     return (weakref.ref(model.module), model.alignment, *map(id, model.module.tails.values()))
-
-
-def _view_projection(module: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
-    if isinstance(module, torch.nn.Identity):
-        return None
-    return module.weight.detach(), module.bias.detach()

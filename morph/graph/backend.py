@@ -13,9 +13,8 @@ from ..frame.buffers import Buffers, LastPositions, PrefillBatch
 from ..frame.step import prefill, prefill_all, prefill_prefix
 from ..frame.weights import Weights
 from ..kernels import Passes, available, choose_frame, compile_passes, torch_passes
-from ..runtime.capture import graphs_keep_memory
+from ..runtime.capture import Fallback, graphs_keep_memory
 from ..runtime.errors import first_line
-from ..runtime.fallback import Fallback
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class FrameBackend:
 
     def prefill(self, weights: Weights, slots: Buffers, arrivals: PrefillBatch, captured: bool) -> None:
         """Run the prompts of arriving lines: see ``frame.step.prefill``, which can be repeated."""
-        # Triton refuses temporaries that belong to a graph (``workspace.py``); a short prompt has none.
+        # Triton refuses temporaries that belong to a graph (``Workspace``); a short prompt has none.
         alone = len(slots.state.tokens) == 1
         if alone and self._passes.prompt is not None and arrivals.is_short:
             key, device = ("prompt", arrivals.embeds.shape[1]), slots.state.hidden.device
@@ -72,7 +71,7 @@ class FrameBackend:
             prefill(weights, slots, arrivals)
             return
         if alone:
-            self._repeat(lambda passes: _prefill_line(passes, weights, slots, arrivals))
+            self._repeat(partial(_prefill_line, weights, slots, arrivals))
         else:
             self._repeat(lambda passes: prefill(weights, slots, arrivals, passes.ops))
 
@@ -148,7 +147,7 @@ class FrameBackend:
         self._passes.advance(weights, slots, window)
 
 
-def _prefill_line(passes: Passes, weights: Weights, slots: Buffers, arrivals: PrefillBatch) -> None:
+def _prefill_line(weights: Weights, slots: Buffers, arrivals: PrefillBatch, passes: Passes) -> None:
     if passes.prompt is not None and arrivals.is_short:
         passes.prompt(weights, slots, arrivals)
     else:

@@ -20,18 +20,15 @@ import torch
 
 from ..decode.rows import FLAG, REPORT_WIDTH, Frame, Group, Guard, LatePart, LineRequest, RowPlan
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, LineSnapshot, PrefillBatch
-from ..frame.noise import GROUPS
+from ..frame.sampling import GROUPS
 from ..frame.weights import Weights, WeightViews
 from ..model.finite import NotFinite
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
-from ..runtime.capture import CapturedGraphs, CaptureStream
-from ..runtime.fallback import Fallback
+from ..runtime.capture import LONG, TOGETHER, CapturedGraphs, CaptureStream, Fallback, previous_power_of_2
 from ..runtime.lru_cache import LruCache
-from ..runtime.sizes import previous_power_of_2
-from ..runtime.warm_ups import LONG, TOGETHER
 from ..text.duration import reserved_frames
 from ..voice.prompt import Prompt, PromptPrefix
 from .backend import FrameBackend
@@ -190,20 +187,23 @@ class GraphDecoder:
 
         A pass over the prompts of several lines has at most ``most`` positions.
         """
-        longest = max(line.prompt.length for line in lines)
-        trailing = max(len(line.prompt.trailing) for line in lines)
+        prompts = [line.prompt for line in lines]
+        longest = max([prompt.length for prompt in prompts])
+        trailing = max([len(prompt.trailing) for prompt in prompts])
         self._grow(max(pad_length(longest), trailing + 1))
         self._reset_rows(rows, lines)
-        if self._prompt_decoder is not None and runs_alone(lines):
+        is_short = len(lines) <= FEW_NEWCOMERS and longest <= SHORT_PROMPTS[-1]
+        if self._prompt_decoder is not None and is_short:
             for row, line in zip(rows, lines, strict=True):
                 self._run_prompt_alone(self._prompt_decoder, row, line)
         else:
             self._run_prompts(rows, lines, most)
-        self._started.unwritten.update(zip(rows, (line.prompt for line in lines), strict=True))
+        self._started.unwritten.update(zip(rows, prompts, strict=True))
 
     def _reset_rows(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
-        self._started.slots.clear(rows, self._started.broken)
-        self._started.broken.difference_update(rows)
+        state = self._started
+        state.slots.clear(rows, state.broken)
+        state.broken.difference_update(rows)
         self._put_samplings(rows, lines)
 
     def snapshot_line(self, row: int, positions: int) -> LineSnapshot:
@@ -249,9 +249,8 @@ class GraphDecoder:
 
     def _write_texts(self) -> None:
         """Write the trailing texts of new lines: the talker's first step reads them, the codes before it do not."""
-        state = self._started
-        if unwritten := state.unwritten:
-            state.slots.put_texts(list(unwritten), list(unwritten.values()))
+        if unwritten := self._started.unwritten:
+            self._started.slots.put_texts(list(unwritten), list(unwritten.values()))
             unwritten.clear()
 
     def _begin(self, line: LineRequest, prefix: PromptPrefix) -> None:
@@ -280,14 +279,15 @@ class GraphDecoder:
 
     def _prefill(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
         state, slots = self._started, self._started.slots
-        longest = max(line.prompt.length for line in lines)
+        prompts = [line.prompt for line in lines]
+        longest = max([prompt.length for prompt in prompts])
         length = pad_length(longest) if self.batch > 1 else pad_single(longest)
         small = len(rows) * length <= LARGEST_CAPTURED_PREFILL and not self._synchronous
         if not small:  # nothing is captured, so the number of different lengths does not matter
             length = longest
         key = (len(rows), length)
         arrivals = state.arrivals.get(key) or PrefillBatch.allocate(*key, slots.state.hidden)
-        arrivals.put(rows, [line.prompt for line in lines], [line.seed for line in lines])
+        arrivals.put(rows, prompts, [line.seed for line in lines])
         if small:
             state.arrivals[key] = arrivals
             self._run(("prefill", *key), self.frames.prefill, arrivals, small)
@@ -299,8 +299,10 @@ class GraphDecoder:
         """Run every line's next frame; its codes are in ``report`` once the device has finished it."""
         # Stopped rows are computed too, and get their state back: a mask would cost every frame time. Their next
         # frame overwrites the key that they leave in the cache.
-        self._grow(positions)
-        self._write_texts()
+        if positions > self.context:
+            self._grow(positions)
+        if self._started.unwritten:
+            self._write_texts()
         graphs, window = self._captured, choose_window(positions)
         key, before = ("frame", *self.group, window), graphs.fallback
         run = partial(self._run, key, self.frames.decode, self.group.seq_groups, window)
@@ -372,8 +374,11 @@ class GraphDecoder:
         for _ in range(2):
             self.frame(1, [0])  # of a stopped row
         self._captured.prepare(("advance", shortest), partial(self._advance, shortest))
-        if self._prompt_decoder is not None:
-            self._prepare_prompt_decoder(self._prompt_decoder)
+        if (alone := self._prompt_decoder) is not None:
+            alone._prepare_line()
+            for length in SHORT_PROMPTS:
+                enter = partial(self._run_prompt_alone, alone, 0, self._empty_line(length))
+                self._captured.prepare(("enter", length), enter)
         if self.batch == 1:
             self._prepare_line()
         plan = self._captured.plan
@@ -419,12 +424,6 @@ class GraphDecoder:
         prefix = PromptPrefix(line.prompt.embeds[:-1])
         self._captured.prepare(("begin", SMALLEST_WINDOW), partial(self._begin, line, prefix))
 
-    def _prepare_prompt_decoder(self, prompt_decoder: GraphDecoder) -> None:
-        prompt_decoder._prepare_line()
-        for length in SHORT_PROMPTS:
-            enter = partial(self._run_prompt_alone, prompt_decoder, 0, self._empty_line(length))
-            self._captured.prepare(("enter", length), enter)
-
     def _empty_line(self, length: int) -> LineRequest:
         pad = torch.zeros_like(self._started.slots.state.hidden[:1])
         return LineRequest(Prompt(pad.expand(length, -1), pad[:0], pad, text_tokens=0), Guard(1))
@@ -442,7 +441,8 @@ class GraphRows:
 
     def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, plan: RowPlan):
         self.decoder, self._table = decoder, RowTable(decoder.batch)
-        decoder._started.readback.reset()
+        self._readback = decoder._started.readback
+        self._readback.reset()
         self._model, self._options = model, options
         self.count, self.late = decoder.batch, plan.late
         self._is_synchronous = decoder._synchronous
@@ -513,8 +513,7 @@ class GraphRows:
         if len(self._rows_of) > 1 or group not in self._rows_of:
             others = (rows for one, rows in self._rows_of.items() if one != group)
             stopped = [*stopped, *chain.from_iterable(others)]
-        is_waiting = self.decoder._started.readback.waiting > 0
-        if len(stopped) >= self._table.running or (is_waiting and not self._goes_on(stopped)):
+        if len(stopped) >= self._table.running or (self._readback.waiting and not self._goes_on(stopped)):
             self._lag = 0
             return False
         self._lag = self._choose_lag()
@@ -530,7 +529,7 @@ class GraphRows:
                 self.decoder._codes()
             else:
                 self.decoder.frame(positions, stopped)
-            self.decoder._started.readback.push()
+            self._readback.push()
             if self.decoder._views.confirm():  # after the launch, as a first frame is urgent
                 break
             self._restart(positions)
@@ -563,18 +562,17 @@ class GraphRows:
         rows = sorted(self.lines)
         decoder.put(rows, [self.lines[row] for row in rows], self._largest_pass)
         decoder._write_texts()  # now: the first frame would overwrite late text with the prompts' text
-        slots = decoder._started.slots
+        slots, self._readback = decoder._started.slots, decoder._started.readback
         slots.text[:, : text.shape[1]].copy_(text)
         slots.state.minimums.copy_(minimums)
         slots.state.spans.copy_(spans)
-        decoder._started.readback.reset()
+        self._readback.reset()
         self._split = 0
 
     def read(self) -> Frame | None:
         # A streamed line's first frame is urgent: it is not read late, and no frame is launched before it is read.
-        readback = self.decoder._started.readback
-        if readback.waiting > self._lag or (self._unread and self._first_is_awaited):
-            self._report = readback.pop().numpy()
+        if self._readback.waiting > self._lag or (self._unread and self._awaited):
+            self._report = self._readback.pop().numpy()
             frame = self._table.receive(self._report)
             if self._unread:
                 for row in frame.rows.tolist():
@@ -590,18 +588,17 @@ class GraphRows:
 
     @property
     def _awaited(self) -> int:
-        return sum(launched and self.lines[row].is_streamed for row, launched in self._unread.items())
-
-    @property
-    def _first_is_awaited(self) -> bool:
-        return self._table.running <= FIRST_AT_ONCE and self._awaited > 0
+        """The streamed lines whose first frame is in flight; with many lines it is not waited for."""
+        if self._table.running > FIRST_AT_ONCE:
+            return 0
+        return sum([launched and self.lines[row].is_streamed for row, launched in self._unread.items()])
 
     @property
     def _codes_are_awaited(self) -> bool:
         """Whether the next frame's codes are read before the talker's step: with a few lines, or if none plays yet."""
         # With more lines that play, their deadlines go before a new line's latency.
-        running = self._table.running
-        return self._first_is_awaited and (running <= FEW_LINES or self._awaited == running)
+        awaited, running = self._awaited, self._table.running
+        return awaited > 0 and (running <= FEW_LINES or awaited == running)
 
     def _choose_lag(self) -> int:
         """Return how many frames the device may be ahead of the host, which delays late lines."""
@@ -622,11 +619,6 @@ class GraphRows:
             del self._rows_of[group]
         self._unread.pop(row, None)
         self._lag = min(self._lag, self._choose_lag())
-
-
-def runs_alone(lines: Sequence[LineRequest]) -> bool:
-    """Return whether new lines of a batch are prefilled one by one."""
-    return len(lines) <= FEW_NEWCOMERS and max(line.prompt.length for line in lines) <= SHORT_PROMPTS[-1]
 
 
 def largest_prefill(rows: int) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from ..decode.rows import RowPlan
 from ..frame.weights import WeightViews
 from ..model.model import Model
-from ..runtime.capture import CaptureStream
-from ..runtime.fallback import Fallback
-from ..runtime.sizes import next_power_of_2
+from ..runtime.capture import CaptureStream, Fallback, next_power_of_2
 from .backend import FrameBackend
 from .engine import LATE_CONTEXT, GraphDecoder
 
@@ -17,16 +15,6 @@ SPARE_ROWS, SPARE_OF_MANY = 4, 1.5
 MANY = 64
 MOST_POSITIONS = 2048  # of a row: 30 s of reference and two minutes of speech
 SHARE = 3  # of the free memory, the caches of all rows take a third at most
-
-
-def rounded_rows(lines: int) -> int:
-    """Return the rows for a number of lines: a power of two, or a multiple of 64, so that few are captured."""
-    return next_power_of_2(lines) if lines <= MANY else -(-lines // MANY) * MANY
-
-
-def spare_rows(needed: int) -> int:
-    """Return the most rows to keep for lines that need fewer."""
-    return max(SPARE_ROWS * min(needed, MANY // SPARE_ROWS), int(SPARE_OF_MANY * needed))
 
 
 class DecoderPool:
@@ -52,11 +40,14 @@ class DecoderPool:
         needed, exact = plan.rows, model.device.type == "cpu"
         single = needed == 1
         decoder = self._decoders.get(single)
-        most = needed if exact else min(spare_rows(needed), plan.limit)
+        spare = max(SPARE_ROWS * min(needed, MANY // SPARE_ROWS), int(SPARE_OF_MANY * needed))
+        most = needed if exact else min(spare, plan.limit)
         if decoder is None or not needed <= decoder.batch <= most:
             if decoder is not None:
                 decoder.free()
-            rows = needed if exact else min(rounded_rows(needed), plan.limit)
+            # A power of two, or a multiple of 64, so that few are captured.
+            rounded = next_power_of_2(needed) if needed <= MANY else -(-needed // MANY) * MANY
+            rows = needed if exact else min(rounded, plan.limit)
             context = SINGLE_LINE_CONTEXT if single else 1
             decoder = GraphDecoder(rows, context, self.frames, self._captures, self._views)
             self._decoders[single] = decoder

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from ..batch.key import SOUND_VERSION
-from ..batch.speaks import Speaks
-from ..batch.speech import LATER, Delivery, OutOfService, Speech
+from ..batch.speech import LATER, Delivery, OutOfService, Speaks, Speech
 from ..hearing.whisper import Transcript, Whisper, count_errors
 from ..options import FRAME_RATE, MOST_RETAKES, GenerateOptions
 from ..runtime.collector import frozen_objects
-from ..runtime.wake_up import WakeUpEvent
+from ..runtime.threads import WakeUpEvent
 from ..setting import Checked, setting
 from ..speech.lines import ENDS, ERROR, Line, Spoken, check_complete, failed_line
 from ..speech.takes import RetryPolicy, take_seed

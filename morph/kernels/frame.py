@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ..decode.rows import ALIGNMENT
 from ..frame.buffers import Buffers, LastPositions, PrefillBatch
-from ..frame.noise import GROUPS
+from ..frame.sampling import GROUPS
 from ..frame.step import probe_for, report_alignment
 from ..frame.weights import Weights
 from ..model.layers import LayerStack

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import triton.language as tl
 
+from ..frame.buffers import Workspace
 from ..model.weights.int8 import Int8Weight
 from ..model.weights.linear import Weight
-from ..runtime.workspace import Workspace
 from .precompile import Launch, run
 
 LANES = 32  # threads per warp

@@ -1,4 +1,4 @@
-"""Sample codes on the device, as ``frame/sampling.sample_static`` does, with the noise of ``frame/noise``.
+"""Sample codes on the device, as ``frame/sampling.sample_static`` does, with its noise.
 
 One program samples one token, without sorting. By the Gumbel-max trick, the sample is the token with the highest
 score plus noise among the tokens within top-k and top-p. The number of scores above its own decides whether top-k

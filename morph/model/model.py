@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..options import GenerateOptions, Sampling
-from ..runtime.exclusive import Exclusive
+from ..runtime.threads import Exclusive
 from ..setting import settings_of
 from ..text.profile import TextProfile
 from ..words.alignment import AlignmentHead

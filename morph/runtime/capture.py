@@ -1,20 +1,98 @@
-"""Capture functions in CUDA graphs and replay them; call them directly if that is not possible."""
+"""Capture functions in CUDA graphs and replay them; call them directly if that is not possible.
+
+The first two calls of a captured function are slow: ``WarmUps`` plans them for idle times.
+"""
 
 import logging
+import time
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .fallback import Fallback
-from .warm_ups import WarmUps
-
 log = logging.getLogger(__name__)
 
 GRAPHS = "CUDA graphs"
-NO_CUDA = Fallback(GRAPHS, "no CUDA")
 HIGHEST = -5  # torch clamps it to the highest priority of the device
+# Priorities, after what one line needs: batches that begin together, long lines, offline lines.
+TOGETHER, LONG, OFFLINE = range(3)
+# Slower replacements by part.
+INSTEAD = {
+    "CUDA graphs": "op by op, without CUDA graphs",
+    "Triton kernels": "torch operations",
+    "codec kernels": "waveforms in torch operations, slower",
+}
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A ``part`` (one of INSTEAD) that cannot run, and the reason."""
+
+    part: str
+    why: str
+
+    def describe(self) -> str:
+        return f"{INSTEAD[self.part]}: {self.why}"
+
+
+NO_CUDA = Fallback(GRAPHS, "no CUDA")
+
+
+class WarmUps:
+    """Planned warm-up calls and captures, and counts of all.
+
+    A warm-up that was not planned delays lines: once ``is_settled``, it is logged.
+    """
+
+    def __init__(self) -> None:
+        self.captures = 0  # captured graphs
+        self.late = 0  # warm-ups that delayed lines
+        self.seconds = 0.0  # host time of all of them
+        self._planned: dict[tuple[Any, Hashable], tuple[int, Callable[[], object]]] = {}
+        self.is_settled = self._follows_plan = False
+
+    def plan(self, priority: int, graphs: Any, key: Hashable, call: Callable[[], object]) -> None:
+        """Plan to repeat ``call`` until the function of a key is captured; it returns False if it cannot run now."""
+        self._planned[graphs, key] = priority, call
+
+    def forget(self, graphs: Any) -> None:
+        self._planned = {which: how for which, how in self._planned.items() if which[0] is not graphs}
+
+    @property
+    def planned(self) -> int:
+        """How many graphs are captured or planned."""
+        return self.captures + sum(graphs.lacks(key) for graphs, key in tuple(self._planned))
+
+    def prepare_next(self) -> bool:
+        """Run the next planned warm-up that can run now; return whether there was one."""
+        self._planned = {which: how for which, how in self._planned.items() if which[0].lacks(which[1])}
+        for (graphs, _), (_, call) in sorted(self._planned.items(), key=lambda item: item[1][0]):
+            self._follows_plan = True
+            try:
+                if call() is not False:
+                    return True
+            except Exception:
+                self.forget(graphs)  # it would fail again
+                raise
+            finally:
+                self._follows_plan = False
+        return False
+
+    @contextmanager
+    def noted(self, key: Hashable, captures: bool) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        took = time.perf_counter() - began
+        self.seconds += took
+        self.captures += captures
+        if self.is_settled and not self._follows_plan:
+            self.late += 1
+            done = "captured" if captures else "run for the first time"
+            name = " ".join(map(str, key)) if isinstance(key, tuple) else key
+            log.warning("%s was %s while lines may wait: %.0f ms", name, done, 1000 * took)
 
 
 class CaptureStream:
@@ -146,3 +224,12 @@ def graphs_keep_memory(device: torch.device) -> bool:
     """Return whether memory allocated in a capture becomes a node of its graph, as under cudaMallocAsync."""
     # Triton's kernels refuse such memory, and torch cannot return it to the device after the graph is released.
     return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"
+
+
+def next_power_of_2(count: int) -> int:
+    # Batch sizes are powers of two, so that few are captured.
+    return 1 << (count - 1).bit_length() if count else 0
+
+
+def previous_power_of_2(count: int) -> int:
+    return 1 << count.bit_length() >> 1

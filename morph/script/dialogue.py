@@ -15,7 +15,7 @@ import numpy as np
 from ...postprocess.ends import quiet_spans, speech_span
 from ...postprocess.join import Spacing, Span, join, silences
 from ...postprocess.stretch import Stretch, check_installed, stretch
-from ..batch.speaks import Checks
+from ..batch.speech import Checks
 from ..kept.render import Listener
 from ..options import GenerateOptions
 from ..speech.lines import ERROR, Line, PieceSpan, Spoken

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...postprocess.join import Span
 from ...postprocess.stretch import check_installed, stretched_length
-from ..batch.speaks import Checks
+from ..batch.speech import Checks
 from ..options import FitLimits, GenerateOptions
 from ..speech.lines import ERROR, Line, Spoken
 from ..text.names import name_key

@@ -75,7 +75,7 @@ class LineReport:
     from_before: bool = False  # reused from an earlier run (``kept/cache.py``)
     error: str = ""  # why it could not be made, if ``ended`` says so
     heard: Transcript | None = None  # by a speech recogniser, if one was asked (``kept/render.py``)
-    device: str = ""  # that made it, if there are several (``batch/fleet.py``)
+    device: str = ""  # that made it, if there are several (``Fleet``)
     readings: tuple[Reading, ...] = ()  # what of the text was read as something else
 
 

@@ -20,7 +20,7 @@ import torch
 
 from ..decode.rows import Guard, LatePart
 from ..model.tokens import IncrementalTokenizer
-from ..runtime.wake_up import Waker
+from ..runtime.threads import Waker
 from ..text.duration import minimum_frames
 from ..text.encoding import check_encodable, is_encodable
 from ..text.pauses import check_spoken

@@ -11,14 +11,13 @@ from ..decode.loop import decode_lines
 from ..decode.predictor import Predictor
 from ..decode.rows import Decoded, RowPlan
 from ..decode.sampling import distribution
-from ..engine import Choice, Engine
 from ..model.crossbar import crossbar
 from ..model.model import Model
 from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampling
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import LinePieces, assemble, piece_limit, warn_of
 from ..speech.takes import Take, judge_end
-from ..synthesizer import Synthesizer
+from ..synthesizer import Choice, Engine, Synthesizer
 from ..text.duration import expected_frames
 from ..waveform.in_flight import take_all
 

@@ -16,7 +16,6 @@ import torch
 
 from ..batch.batch import Batch
 from ..checkpoint.adapter_file import adapt
-from ..engine import Engine
 from ..hearing.whisper import Whisper
 from ..kept.render import in_words, speak_lines
 from ..model.model import Model
@@ -24,7 +23,7 @@ from ..model.names import KIND_NAMES
 from ..options import GenerateOptions
 from ..runtime.atomic_file import name_beside
 from ..speech.lines import Line, Spoken
-from ..synthesizer import Synthesizer
+from ..synthesizer import Engine, Synthesizer
 from ..voice.create import CloneOptions, clone_voice
 from ..voice.file import load_voice, save_voice, voice_digest
 from ..voice.library import save_source

@@ -32,10 +32,8 @@ from ..model.finite import check_samples
 from ..model.model import Model
 from ..model.sdpa import without_cudnn
 from ..model.weights.addresses import TensorAddresses
-from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
+from ..runtime.capture import OFFLINE, CapturedGraphs, CaptureStream, Fallback, graphs_keep_memory
 from ..runtime.errors import first_line
-from ..runtime.fallback import Fallback
-from ..runtime.warm_ups import OFFLINE
 from .in_flight import Row, RowsInFlight, SamplesInFlight
 
 log = logging.getLogger(__name__)

@@ -26,9 +26,7 @@ from ..codec.weights import CodecWeights, TransformerWeights
 from ..model.layers import Angles, Layer
 from ..model.sdpa import without_cudnn
 from ..model.weights.linear import linear
-from ..runtime.capture import CapturedGraphs
-from ..runtime.sizes import next_power_of_2
-from ..runtime.warm_ups import TOGETHER
+from ..runtime.capture import TOGETHER, CapturedGraphs, next_power_of_2
 from .in_flight import SamplesInFlight
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row

@@ -23,9 +23,8 @@ from ...morph.voice.voice import Voice
 from .remote import ServedModel
 
 if TYPE_CHECKING:
-    from ...morph.batch.speaks import Speaks
-    from ...morph.engine import Engine
-    from ...morph.synthesizer import Synthesizer
+    from ...morph.batch.speech import Speaks
+    from ...morph.synthesizer import Engine, Synthesizer
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +132,7 @@ class ManagedModel:
         ``cast``: characters whose voices may have models of their own (``Voice.by``). Raises ValueError if models on
         several devices differ, or a character's model has another checkpoint.
         """
-        from ...morph.batch.speaks import ByVoice
+        from ...morph.batch.speech import ByVoice
 
         others = {name: one for name, voice in (cast or {}).items() if (one := self._other(name, voice)) is not None}
         models = list(dict.fromkeys((self, *others.values())))
@@ -207,8 +206,7 @@ def on_devices(models: Sequence[LoadedModel], memory: int = 0) -> Iterator[list[
 
 def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:
     """Return a backend of models on their devices, with up to ``rows`` rows on each; leaving it closes it."""
-    from ...morph.batch.batch import Batch
-    from ...morph.batch.fleet import Fleet
+    from ...morph.batch.batch import Batch, Fleet
 
     batches = [Batch(one, rows, linger_s=None) for one in ready]
     return batches[0] if len(batches) == 1 else Fleet(batches)

@@ -17,7 +17,7 @@ from ..page.progress import NodeProgress, show_progress
 from ..schema import ModelSocket, listed, schema
 
 if TYPE_CHECKING:
-    from ...morph.batch.speaks import Speaks
+    from ...morph.batch.speech import Speaks
     from ...serve.remote.facts import ServerFacts
 
 NO_SERVER = "(no server is listed)"

@@ -19,7 +19,7 @@ from ...postprocess.checks import is_whole
 from ...serve.terminal.folders import pack_version
 
 if TYPE_CHECKING:
-    from ...morph.batch.speaks import Speaks
+    from ...morph.batch.speech import Speaks
     from ...morph.speech.lines import Line, Spoken
 
 KEY = "morph_speech"  # of an AUDIO; other nodes ignore it, and drop it when they change the sound

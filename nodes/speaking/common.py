@@ -35,7 +35,7 @@ from ..voices.voices import PACKED
 from .settings import lists_of
 
 if TYPE_CHECKING:
-    from ...morph.batch.speaks import Speaks
+    from ...morph.batch.speech import Speaks
     from ...morph.kept.render import Listener, RenderOptions
     from ...morph.script.dialogue import ScenePlayer
     from ...morph.speech.lines import Line, Spoken

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ...morph.batch.inbox import BatchClosed
+from ...morph.batch.speech import BatchClosed
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 

@@ -37,7 +37,7 @@ from .speak import add_speech, write_words
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...morph.batch.speaks import Speaks
+    from ...morph.batch.speech import Speaks
     from ...morph.kept.render import OnFrame
     from ...morph.speech.lines import Line, Spoken
     from ...morph.text.scripts.script import Script, ScriptLine

@@ -191,7 +191,7 @@ def _warm(speaker: Any) -> None:
 
 def prepare(speaker: Any, work: Callable[[], None]) -> None:
     """Do a part of the warm-up, and log a failure."""
-    from ...morph.batch.inbox import BatchClosed
+    from ...morph.batch.speech import BatchClosed
 
     try:
         work()

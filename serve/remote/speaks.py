@@ -17,10 +17,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from ...morph.batch.inbox import BatchClosed
-from ...morph.batch.speech import LATER, Chunk, Delivery, Outcome, Speech
+from ...morph.batch.speech import LATER, BatchClosed, Chunk, Delivery, Outcome, Speech
 from ...morph.options import AUTO_ROWS, FRAME_RATE, GenerateOptions
-from ...morph.runtime.wake_up import WakeUpEvent
+from ...morph.runtime.threads import WakeUpEvent
 from ...morph.speech.lines import Line, LineReport, Spoken
 from ...morph.speech.pieces import concatenate, text_as_spoken
 from ...morph.speech.report import compose, engines_of

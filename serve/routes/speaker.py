@@ -25,18 +25,16 @@ import numpy as np
 import torch
 
 from ...morph.audio.formats import FORMATS
-from ...morph.batch.batch import ROWS, Batch, BatchStatus
-from ...morph.batch.fleet import Fleet
-from ...morph.batch.inbox import BatchClosed
+from ...morph.batch.batch import ROWS, Batch, BatchStatus, Fleet
 from ...morph.batch.key import common_key
 from ...morph.batch.scheduler import Busy
-from ...morph.batch.speech import Chunk, Delivery, Speech
+from ...morph.batch.speech import BatchClosed, Chunk, Delivery, Speech
 from ...morph.decode.rows import NOTHING_AHEAD, Ahead
 from ...morph.graph.pool import roomy_context
 from ...morph.model.model import Model
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
+from ...morph.runtime.capture import WarmUps
 from ...morph.runtime.collector import CollectorPauses
-from ...morph.runtime.warm_ups import WarmUps
 from ...morph.speech.lines import Line, LineReport, Spoken
 from ...morph.speech.pieces import concatenate
 from ...morph.speech.report import describe_groups

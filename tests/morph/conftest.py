@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 

@@ -6,7 +6,7 @@ from qwen3_tts_morph.morph.decode import eager, predictor
 from qwen3_tts_morph.morph.decode.loop import Decoding, decode_lines
 from qwen3_tts_morph.morph.decode.rows import Decoded, Guard, LineRequest, RowPlan
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
-from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
+from qwen3_tts_morph.morph.frame.sampling import gumbel_noise, line_keys
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder as GraphRowsDecoder
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.rows import Decoded
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
+from qwen3_tts_morph.morph.synthesizer import Engine
 from qwen3_tts_morph.morph.voice.prompt import Prompt, embed_frames
 from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, AlignmentHead, Trace
 

@@ -13,12 +13,11 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.trained_files import TAIL_FILE as TAILS
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.decode.rows import Decoded, Guard
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.takes import wrong_words
 from qwen3_tts_morph.morph.study.sweep import sweep
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import check_voice

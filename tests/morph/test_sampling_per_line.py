@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.synthesizer import Engine
 
 from tests.morph.decoding import FILTERED, GREEDY, SEEDS, guards_of, line_requests, prompts_of
 from tests.morph.recorded import Recordings

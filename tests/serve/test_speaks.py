@@ -21,11 +21,8 @@ import torch
 
 pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 from qwen3_tts_morph.morph.batch import speech as speech_module
-from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.fleet import Fleet
-from qwen3_tts_morph.morph.batch.inbox import BatchClosed
-from qwen3_tts_morph.morph.batch.speaks import ByVoice
-from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.batch import Batch, Fleet
+from qwen3_tts_morph.morph.batch.speech import BatchClosed, ByVoice, Delivery, Speech
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.render import Listener, RenderOptions, WordCheck, speak_lines

@@ -27,10 +27,9 @@ from pathlib import Path
 
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import ENGINES, PRECISIONS, LoadOptions
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 
 from ..results import FOLDER, machine_name
 from .conditions import CONTROLS, EXACT, STRATEGIES, Condition, select

@@ -46,47 +46,35 @@ class OfflineCodec:
 
     def __init__(self, begin: Begin):
         self._begin = begin
-        self._waiting: list[CodedPiece] = []
+        self.waiting: list[CodedPiece] = []
         self._since = 0.0  # when the first piece was collected
         self._frame_s = 0.0  # measured mean
-        self._work: Work | None = None  # the pieces that are being decoded
+        self.work: Work | None = None  # the pieces that are being decoded
 
     def add(self, piece: CodedPiece) -> None:
-        if not self._waiting:
+        if not self.waiting:
             self._since = time.perf_counter()
-        self._waiting.append(piece)
-
-    @property
-    def count(self) -> int:
-        return len(self._waiting)
+        self.waiting.append(piece)
 
     @property
     def waited_s(self) -> float:
-        return time.perf_counter() - self._since if self._waiting else 0.0
+        return time.perf_counter() - self._since if self.waiting else 0.0
 
     def fit(self, seconds: float) -> int:
         """Return how many pieces are likely to take less time than this; a piece that has waited long fits always."""
         takes, count = 0.0, 0
-        for one in self._waiting:
+        for one in self.waiting:
             takes += one.length * self._frame_s
             if takes > seconds:
                 return count or int(self.waited_s > PATIENCE * takes)
             count += 1
         return count
 
-    @property
-    def is_decoding(self) -> bool:
-        return self._work is not None
-
-    @property
-    def is_busy(self) -> bool:
-        return bool(self._waiting or self._work)
-
     def start(self, most: int | None = None) -> None:
         """Begin to decode at most ``most`` pieces with the next ``take``; none may be in flight."""
-        pieces, self._waiting = self._waiting[:most], [] if most is None else self._waiting[most:]
-        self._since, self._work = time.perf_counter(), _decode(self._begin, pieces)
-        next(self._work)
+        pieces, self.waiting = self.waiting[:most], [] if most is None else self.waiting[most:]
+        self._since, self.work = time.perf_counter(), _decode(self._begin, pieces)
+        next(self.work)
 
     def take(self, wait: bool = False) -> Made | None:
         """Return a piece with its samples, or the error if they are not finite.
@@ -94,12 +82,12 @@ class OfflineCodec:
         None if there is none yet, or with ``wait`` if none is in flight.
         """
         try:
-            while self._work is not None:
-                if (made := self._work.send(wait)) is not None or not wait:
+            while self.work is not None:
+                if (made := self.work.send(wait)) is not None or not wait:
                     return made
         except StopIteration as end:
             weight = 1 - SMOOTHING if self._frame_s else 1.0
-            self._work, self._frame_s = None, self._frame_s + weight * (end.value - self._frame_s)
+            self.work, self._frame_s = None, self._frame_s + weight * (end.value - self._frame_s)
         return None
 
 
@@ -122,17 +110,13 @@ def _decode(begin: Begin, pieces: Sequence[CodedPiece]) -> Work:
         log.warning("samples of a piece are not finite: each of %d is decoded alone", len(left))
         took_s = time.perf_counter() - began
         for piece in left.values():
-            yield piece, _decode_alone(begin, piece)
+            try:
+                yield piece, take_all(_begin_all(begin, [piece]))[0]
+            except NotFinite as error:
+                yield piece, error
     return took_s / max(1, frames)
 
 
 def _begin_all(begin: Begin, pieces: Sequence[CodedPiece]) -> InFlight:
     codes, references = zip(*((one.piece.frames.codes(), one.reference) for one in pieces), strict=True)
     return begin(codes, references)
-
-
-def _decode_alone(begin: Begin, piece: CodedPiece) -> np.ndarray | NotFinite:
-    try:
-        return take_all(_begin_all(begin, [piece]))[0]
-    except NotFinite as error:
-        return error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from ...runtime.sizes import next_power_of_2, previous_power_of_2
+from ...runtime.capture import next_power_of_2, previous_power_of_2
 
 SMOOTHING = 0.8  # weight of earlier measurements in a mean time
 MARGIN = 1.25  # on the expected time of the next frame and its codec step

@@ -14,7 +14,7 @@ import torch
 from ...decode.buffers import RowBuffers
 from ...graph.rows import FIRST_AT_ONCE
 from ...model.finite import Computes, NotFinite, check_samples
-from ...runtime.sizes import next_power_of_2
+from ...runtime.capture import next_power_of_2
 from ...speech.pieces import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
 from .line_chunks import LineChunks, Output

@@ -9,13 +9,12 @@ pytest.importorskip("aiohttp", reason="not run: aiohttp is not installed")
 
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.graph.rows import Readback
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.benchmarks.server_process import prepare_checkpoint

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 import torch
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 

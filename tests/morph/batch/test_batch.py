@@ -14,10 +14,9 @@ from qwen3_tts_morph.morph.batch.codec import steps as codec_steps
 from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.batch.scheduler import Busy
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
 

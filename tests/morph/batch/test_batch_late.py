@@ -7,16 +7,14 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
-from qwen3_tts_morph.morph.batch.inbox import Inbox, Signal
 from qwen3_tts_morph.morph.batch.scheduler import Busy
-from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.speech import Delivery, Inbox, Signal, Speech
 from qwen3_tts_morph.morph.batch.utterance import Shared, Utterance
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
+from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.text_feed import MOST_UNREAD, PIECES_AHEAD, TextReader
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 

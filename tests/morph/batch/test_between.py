@@ -6,8 +6,7 @@ from functools import partial
 import pytest
 from qwen3_tts_morph.morph.batch import loop
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.inbox import Inbox
-from qwen3_tts_morph.morph.batch.speech import Delivery
+from qwen3_tts_morph.morph.batch.speech import Delivery, Inbox
 from qwen3_tts_morph.morph.decode.rows import Ahead
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -21,10 +20,10 @@ def test_work_is_done_in_its_order_and_an_error_is_the_asker_s() -> None:
     inbox, done = Inbox(), []
     first, failing = inbox.ask(lambda: done.append(1)), inbox.ask(lambda: 1 / 0)
     withdrawn, last = inbox.ask(lambda: done.append(2)), inbox.ask(lambda: done.append(3))
-    assert inbox.wait(0) and inbox.has_work and withdrawn.cancel()
+    assert inbox.wait(0) and inbox.work and withdrawn.cancel()
     assert inbox.do_work() and done == [1], "one at a time: lines come before the next"
     assert inbox.do_work() and inbox.do_work() and not inbox.do_work()
-    assert done == [1, 3] and not inbox.has_work and first.result() is last.result() is None
+    assert done == [1, 3] and not inbox.work and first.result() is last.result() is None
     with pytest.raises(ZeroDivisionError):
         failing.result()
     late = inbox.ask(lambda: done.append(4))

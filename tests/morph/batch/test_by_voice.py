@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.speaks import ByVoice
-from qwen3_tts_morph.morph.batch.speech import Delivery
+from qwen3_tts_morph.morph.batch.speech import ByVoice, Delivery
 from qwen3_tts_morph.morph.checkpoint.adapter_file import read_adapter
 from qwen3_tts_morph.morph.kept.render import Listener, speak_lines
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling

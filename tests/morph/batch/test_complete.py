@@ -120,13 +120,13 @@ def test_as_many_pieces_fit_as_readers_have_time_for(clock: list[float]) -> None
     add(codec, Codes(10))
     assert codec.fit(0.0) == 1, "what it takes is not known"
     codec.start(1)
-    assert len(taken(codec)) == 1 and codec.waited_s == 0 and not codec.is_busy
+    assert len(taken(codec)) == 1 and codec.waited_s == 0 and not (codec.waiting or codec.work)
     add(codec, *map(Codes, (10, 20, 30)))
     assert [codec.fit(seconds) for seconds in (-1.0, 0.05, 0.15, 0.35, 0.65)] == [0, 0, 1, 2, 3]
     clock[0] += 0.6  # more than five times what the first one takes
     assert codec.fit(-1.0) == 1 and codec.waited_s == pytest.approx(0.6)
     codec.start(1)
-    assert codec.count == 2 and codec.fit(-1.0) == 0
+    assert len(codec.waiting) == 2 and codec.fit(-1.0) == 0
 
 
 class Later:
@@ -195,10 +195,10 @@ def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
     pieces = [Codes(4), Codes(1), Codes(2), Codes(3)]
     add(codec, *pieces)
     codec.start()
-    assert codec.take()[0].piece is pieces[0] and codec.is_decoding
+    assert codec.take()[0].piece is pieces[0] and codec.work
     made = {one.piece: samples for one, samples in iter(codec.take, None)}
     assert [isinstance(made[piece], NotFinite) for piece in pieces[1:]] == [False, True, False]
-    assert not codec.is_decoding
+    assert not codec.work
 
 
 def test_a_piece_that_is_not_finite_at_once_was_waited_for() -> None:
@@ -211,4 +211,4 @@ def test_a_piece_that_is_not_finite_at_once_was_waited_for() -> None:
     add(codec, Codes(1))
     codec.start()
     assert isinstance(codec.take(wait=True)[1], NotFinite)
-    assert codec.take(wait=True) is None and not codec.is_busy
+    assert codec.take(wait=True) is None and not (codec.waiting or codec.work)

@@ -11,8 +11,7 @@ from qwen3_tts_morph.morph.batch import loop
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.thread_pool import ThreadPool
-from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
+from qwen3_tts_morph.morph.runtime.threads import ThreadPool, WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
 

@@ -4,13 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.fitting import CPU_ROWS, SHARE, most_rows, row_bytes
+from qwen3_tts_morph.morph.batch.batch import CPU_ROWS, ROW_POSITIONS, SHARE, Batch, most_rows
 from qwen3_tts_morph.morph.batch.speech import Delivery
-from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.graph.pool import position_bytes
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.streams import render_lines, stream_lines
@@ -71,5 +70,6 @@ def test_a_gpus_memory_bounds_the_rows(monkeypatch, gigabytes, wanted):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free - 2**20, 2 * free))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 3 * 2**20)  # a MiB of which is in use
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 2**21)
-    assert row_bytes(model) == 512 * (2 * 28 * 8 * 128 + 1024) * 2
-    assert most_rows(model) == wanted == max(1, min(MOST_LINES, int(SHARE * free) // row_bytes(model)))
+    row_bytes = ROW_POSITIONS * position_bytes(model)
+    assert row_bytes == 512 * (2 * 28 * 8 * 128 + 1024) * 2
+    assert most_rows(model) == wanted == max(1, min(MOST_LINES, int(SHARE * free) // row_bytes))

@@ -15,7 +15,7 @@ import pack
 pack.load()
 from pathlib import Path
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.engine import Engine
+from qwen3_tts_morph.morph.synthesizer import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.batch.batch import Batch

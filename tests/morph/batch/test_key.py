@@ -7,10 +7,9 @@ import torch
 from qwen3_tts_morph.morph.batch import key as keys
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.key import common_key, line_key
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling, TokenSampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.text.normalize import Normalizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList

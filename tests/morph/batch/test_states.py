@@ -19,18 +19,16 @@ from qwen3_tts_morph.morph.batch import scheduler
 from qwen3_tts_morph.morph.batch import speech as speech_module
 from qwen3_tts_morph.morph.batch import utterance as utterance_module
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.batch.inbox import BatchClosed
 from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.batch.scheduler import Busy
-from qwen3_tts_morph.morph.batch.speech import LATER, Delivery, Speech
+from qwen3_tts_morph.morph.batch.speech import LATER, BatchClosed, Delivery, Speech
 from qwen3_tts_morph.morph.batch.utterance import Status, Utterance
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.model.finite import NotFinite
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 

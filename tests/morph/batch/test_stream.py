@@ -17,12 +17,11 @@ import torch
 from qwen3_tts_morph.morph.batch.codec.pacing import Speed
 from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.tail import Tail
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.speech import Chunk
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, PieceSpan
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.alignment import AlignmentHead, Trace
 

@@ -9,11 +9,11 @@ import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.loop import Decoding, Suspended
 from qwen3_tts_morph.morph.decode.rows import Ahead, Decoded, Group, Guard, LineRequest, RowPlan
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
+from qwen3_tts_morph.morph.synthesizer import Engine
 
 from tests.morph.decode.test_late import Arriving
 from tests.morph.decoding import FILTERED, GREEDY, assert_equal, prompts_of

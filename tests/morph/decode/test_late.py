@@ -8,8 +8,8 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.decode.loop import Decoding
 from qwen3_tts_morph.morph.decode.rows import Decoded, Guard, LatePart, LineRequest, RowPlan
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
+from qwen3_tts_morph.morph.synthesizer import Engine
 
 from tests.morph.decoding import assert_equal, decode_coming, prompts_of
 from tests.morph.pairwise import each_value

@@ -1,8 +1,8 @@
 """The talker of a line that outgrows its first table of angles."""
 
 import torch
-from qwen3_tts_morph.morph.decode import talker as talker_module
-from qwen3_tts_morph.morph.decode.talker import EagerTalker
+from qwen3_tts_morph.morph.decode import eager as talker_module
+from qwen3_tts_morph.morph.decode.eager import EagerTalker
 from qwen3_tts_morph.morph.voice.prompt import Prompt
 
 

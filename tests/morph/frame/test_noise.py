@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.frame import noise
-from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys, mix, random_words
+from qwen3_tts_morph.morph.frame import sampling as noise
+from qwen3_tts_morph.morph.frame.sampling import gumbel_noise, line_keys, mix, random_words
 
 WORD = 2**32 - 1
 

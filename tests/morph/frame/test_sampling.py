@@ -3,8 +3,7 @@
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.sampling import filter_logits
-from qwen3_tts_morph.morph.frame.noise import gumbel_noise, line_keys
-from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
+from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, gumbel_noise, line_keys, sample_static
 from qwen3_tts_morph.morph.options import TokenSampling
 
 from tests.morph.frame.sampler_cases import SETTINGS, VOCAB, logits

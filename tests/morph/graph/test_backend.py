@@ -18,8 +18,7 @@ from qwen3_tts_morph.morph.graph.pool import DecoderPool
 from qwen3_tts_morph.morph.kernels import torch_passes
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerOps
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
-from qwen3_tts_morph.morph.runtime.fallback import Fallback
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, Fallback
 
 from tests.morph.decoding import (
     SEEDS,

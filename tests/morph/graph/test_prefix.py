@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.loop import Decoding
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import engine as graph
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
+from qwen3_tts_morph.morph.synthesizer import Engine
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder, SharedParts
 

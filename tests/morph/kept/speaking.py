@@ -7,7 +7,7 @@ import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery, Outcome, Speech
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
+from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 
 RATE = 24000

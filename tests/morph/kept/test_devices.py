@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch
+from qwen3_tts_morph.morph.batch.batch import Batch, Fleet
 from qwen3_tts_morph.morph.batch.codec.line_chunks import Output
-from qwen3_tts_morph.morph.batch.fleet import Fleet
 from qwen3_tts_morph.morph.batch.scheduler import BROKEN_AFTER
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.batch.utterance import Shared, Utterance

@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
-from qwen3_tts_morph.morph.frame.buffers import LastPositions
+from qwen3_tts_morph.morph.frame.buffers import LastPositions, Workspace
 from qwen3_tts_morph.morph.frame.step import _step_talker
 from qwen3_tts_morph.morph.frame.step import begin_lines as torch_begin
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
@@ -17,7 +17,6 @@ from qwen3_tts_morph.morph.kernels import available, choose_frame, torch_passes,
 from qwen3_tts_morph.morph.kernels.frame import begin_lines, decode_frame, step_talker
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
-from qwen3_tts_morph.morph.runtime.workspace import Workspace
 from qwen3_tts_morph.morph.words.alignment import AlignmentHead
 from triton.runtime.interpreter import GridExecutor
 

@@ -8,9 +8,8 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 import triton
 import triton.language as tl
 from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH
-from qwen3_tts_morph.morph.frame.noise import GROUPS, gumbel_noise, line_keys
-from qwen3_tts_morph.morph.frame.noise import random_words as torch_words
-from qwen3_tts_morph.morph.frame.sampling import SamplingTensors, sample_static
+from qwen3_tts_morph.morph.frame.sampling import GROUPS, SamplingTensors, gumbel_noise, line_keys, sample_static
+from qwen3_tts_morph.morph.frame.sampling import random_words as torch_words
 from qwen3_tts_morph.morph.kernels.sampling import divide, gumbel, random_words, sample_codes, sample_first
 from qwen3_tts_morph.morph.options import TokenSampling
 

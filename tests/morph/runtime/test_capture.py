@@ -6,8 +6,14 @@ from functools import partial
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
-from qwen3_tts_morph.morph.runtime.fallback import Fallback
+from qwen3_tts_morph.morph.runtime.capture import (
+    CapturedGraphs,
+    CaptureStream,
+    Fallback,
+    graphs_keep_memory,
+    next_power_of_2,
+    previous_power_of_2,
+)
 
 
 @pytest.fixture
@@ -192,3 +198,13 @@ def test_a_planned_call_that_fails_is_not_repeated_and_forgotten_graphs_have_no_
         first.prepare_next()
     replays.forget()
     assert not first.prepare_next() and first.planned == 0
+
+
+def test_a_fallback_says_what_runs_instead_and_why():
+    assert Fallback("CUDA graphs", "no CUDA").describe() == "op by op, without CUDA graphs: no CUDA"
+
+
+def test_powers_of_two_next_to_a_count():
+    counts = (0, 1, 2, 3, 4, 5, 63, 64, 65)
+    assert [next_power_of_2(count) for count in counts] == [0, 1, 2, 4, 4, 8, 64, 64, 128]
+    assert [previous_power_of_2(count) for count in counts] == [0, 1, 2, 2, 4, 4, 32, 64, 64]

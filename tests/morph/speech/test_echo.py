@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.rows import Decoded
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import ECHO, Line
 from qwen3_tts_morph.morph.speech.takes import begins_elsewhere
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.alignment import Trace
 

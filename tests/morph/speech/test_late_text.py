@@ -9,13 +9,12 @@ from itertools import cycle
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import outcome
 from qwen3_tts_morph.morph.speech.takes import Take
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 

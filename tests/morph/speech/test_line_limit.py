@@ -8,12 +8,11 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.speech import Chunk
 from qwen3_tts_morph.morph.decode.rows import Decoded
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import FRAME_RATE, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import Piece, limit_takes
 from qwen3_tts_morph.morph.speech.takes import Take
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
 from lab.streams import render_lines, stream_line, stream_lines

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qwen3_tts_morph.morph.batch.batch import Batch
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.kept.render import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.script.dialogue import captions_of
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
 from qwen3_tts_morph.morph.speech.report import compose
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.text.pronunciation import parse_pronunciation
 from qwen3_tts_morph.morph.text.scripts.captions import read_captions
 from qwen3_tts_morph.morph.voice.create import preset_voice

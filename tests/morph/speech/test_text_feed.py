@@ -11,7 +11,7 @@ from typing import Any
 import kitten_text_processing
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.wake_up import WakeUpEvent
+from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
 from qwen3_tts_morph.morph.speech import pieces, text_feed
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece, piece_limit

@@ -7,12 +7,11 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch import utterance
 from qwen3_tts_morph.morph.decode.rows import Decoded
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import lines, pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.takes import wrong_words
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.alignment import AlignmentHead, Trace
 from qwen3_tts_morph.morph.words.guard import WordFault

@@ -4,9 +4,9 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.rows import Guard, LineRequest
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
+from qwen3_tts_morph.morph.synthesizer import Engine
 from qwen3_tts_morph.morph.training import pairs
 from qwen3_tts_morph.morph.training.pairs import Example, Pair, make_examples, stack
 from qwen3_tts_morph.morph.training.trainer import Trainer, Training, divergence, predict, predict_groups

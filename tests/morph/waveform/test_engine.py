@@ -8,8 +8,7 @@ from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.codec.packing import row_sizes
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.morph.runtime.capture import CaptureStream
-from qwen3_tts_morph.morph.runtime.fallback import Fallback
+from qwen3_tts_morph.morph.runtime.capture import CaptureStream, Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.in_flight import take_all

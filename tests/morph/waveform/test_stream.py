@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from qwen3_tts_morph.morph import engine as engine_module
+from qwen3_tts_morph.morph import synthesizer as engine_module
 from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
-from qwen3_tts_morph.morph.engine import Choice, Engine
+from qwen3_tts_morph.morph.synthesizer import Choice, Engine
 from qwen3_tts_morph.morph.waveform import stream as stream_module
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import RowStream

@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.decode.buffers import RowBuffers
 from qwen3_tts_morph.morph.decode.rows import REPORT_WIDTH, Frame, Guard
 from qwen3_tts_morph.morph.options import GenerateOptions
-from qwen3_tts_morph.morph.runtime.sizes import next_power_of_2
+from qwen3_tts_morph.morph.runtime.capture import next_power_of_2
 from qwen3_tts_morph.morph.speech.pieces import Piece
 from qwen3_tts_morph.morph.waveform.incremental import count_steps
 

@@ -9,14 +9,12 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import CodecWeights
-from qwen3_tts_morph.morph.engine import Engine
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph import engine as graph_engine
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
-from qwen3_tts_morph.morph.runtime.fallback import Fallback
+from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, Fallback
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.in_flight import take_all

@@ -1,4 +1,4 @@
-"""A thread pool that keeps idle threads: a new one starts on a cold core, which delays a stream by 0.4 ms."""
+"""Threads: a pool that keeps idle ones, a lock that refuses a forked process, and an event that any code may set."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import TypeAlias
-
-from .exclusive import check_process
+from typing import Protocol, TypeAlias
 
 MOST_IDLE = 2  # threads
 
@@ -17,22 +16,62 @@ Call: TypeAlias = Callable[[], None]
 _Tasks: TypeAlias = "SimpleQueue[Task | None]"
 
 
+def check_process(process: int, name: str) -> None:
+    """Raise RuntimeError in a fork of ``process``: threads do not survive a fork."""
+    if process != os.getpid():
+        raise RuntimeError(
+            f"{name} belongs to the process that this one was forked from: load the model in this process"
+        )
+
+
+class Exclusive:
+    """A reentrant lock; ``name`` is for its error."""
+
+    def __init__(self, name: str):
+        self._name, self._process = name, os.getpid()
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        check_process(self._process, self._name)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class Waker(Protocol):
+    """The setting side of an event. Any thread may call ``set``, even in a finalizer."""
+
+    def set(self) -> None: ...
+
+
+class WakeUpEvent:
+    """An event for one waiting thread. ``set`` releases a lock: unlike ``threading.Event``, safe in a finalizer."""
+
+    # No SimpleQueue: its ``get`` may wait for ever if the timeout ends before it checks the queue again.
+
+    def __init__(self) -> None:
+        self._unset = threading.Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        """Wake the thread in ``wait``, now or when it is called next."""
+        with suppress(RuntimeError):  # already set
+            self._unset.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until set, and reset; return False after ``timeout`` seconds. For one thread only."""
+        return self._unset.acquire(timeout=-1 if timeout is None else timeout)
+
+
 class Task:
+    """A call in a thread of the pool."""
+
     def __init__(self, call: Call):
-        self._call: Call | None = call
+        self.calls = [call]  # empty once it is made: an idle thread keeps its last task
+        self.thread: threading.Thread | None = None
+        self.done = threading.Event()
         self._process = os.getpid()
-        self._thread: threading.Thread | None = None
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        """Make the call in the current thread, and drop it; call ``end`` next."""
-        call, self._call = self._call, None
-        self._thread = threading.current_thread()
-        if call is not None:
-            call()
-
-    def end(self) -> None:
-        self._done.set()
 
     @property
     def is_here(self) -> bool:
@@ -42,15 +81,18 @@ class Task:
         """Wait until the call has returned; raise RuntimeError inside the call."""
         if self.is_current:
             raise RuntimeError("a task cannot wait for its own end")
-        self._done.wait()
+        self.done.wait()
 
     @property
     def is_current(self) -> bool:
-        return self._thread is threading.current_thread() and not self._done.is_set()
+        return self.thread is threading.current_thread() and not self.done.is_set()
 
 
 class ThreadPool:
-    """A pool that starts every task immediately, in an idle thread or a new one. Idle threads end with it."""
+    """A pool that starts every task immediately, in an idle thread or a new one. Idle threads end with it.
+
+    A new thread starts on a cold core, which delays a stream by 0.4 ms.
+    """
 
     def __init__(self, name: str):
         self._name = name
@@ -123,10 +165,11 @@ def _work(queue: _Tasks, idle: _Idle) -> None:
     while (task := queue.get()) is not None:
         intact = False
         try:
-            task.run()
+            task.thread = threading.current_thread()
+            task.calls.pop()()
             intact = True
-        finally:  # before ``end``: the waiter may start the next task, which should get this thread
+        finally:  # before the task is done: the waiter may start the next one, which should get this thread
             reused = idle.offer(queue, intact)
-            task.end()
+            task.done.set()
         if not reused:
             return
