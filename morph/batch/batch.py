@@ -28,9 +28,9 @@ from ..graph.pool import position_bytes
 from ..model.model import Model
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.threads import Task, check_process
-from ..speech.lines import Line, Spoken, check_line
+from ..speech.lines import Line, Spoken, check_followed, check_line
 from ..speech.report import describe
-from ..speech.takes import check_followed, check_word_times, word_times
+from ..speech.takes import check_word_times, word_times
 from ..synthesizer import Synthesizer
 from ..words.timing import WordTime
 from .key import common_key, line_key

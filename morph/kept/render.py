@@ -17,8 +17,8 @@ from ..options import FRAME_RATE, MOST_RETAKES, GenerateOptions
 from ..runtime.collector import frozen_objects
 from ..runtime.threads import WakeUpEvent
 from ..setting import Checked, setting
-from ..speech.lines import ENDS, ERROR, Line, Spoken, check_complete, failed_line
-from ..speech.takes import RetryPolicy, take_seed
+from ..speech.lines import ENDS, ERROR, Line, Spoken, check_complete, failed_line, take_seed
+from ..speech.takes import RetryPolicy
 from ..text.duration import likely_frames
 from ..text.pronunciation import shown_text
 from .cache import DamagedLine, LineCache

@@ -18,8 +18,7 @@ from ...postprocess.stretch import Stretch, check_installed, stretch
 from ..batch.speech import Checks
 from ..kept.render import Listener
 from ..options import GenerateOptions
-from ..speech.lines import ERROR, Line, PieceSpan, Spoken
-from ..speech.takes import hash_seed, take_seed
+from ..speech.lines import ERROR, Line, PieceSpan, Spoken, hash_seed, take_seed
 from ..text.pronunciation import PronunciationList, shown_text
 from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood

@@ -6,18 +6,19 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import blake2b
 
 import numpy as np
 
 from ..hearing.whisper import Transcript
 from ..model.model import Model
-from ..options import LAYOUTS
+from ..options import IGNORE, LAYOUTS, GenerateOptions
 from ..text.encoding import check_encodable
 from ..text.pauses import check_spoken
 from ..text.pronunciation import PronunciationList, Reading, find_readings, read_text
 from ..voice.prompt import check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
-from ..words.alignment import Trace
+from ..words.alignment import Trace, no_word_times
 from ..words.timing import WordTime
 
 log = logging.getLogger(__name__)
@@ -128,6 +129,28 @@ def check_line(model: Model, line: Line) -> None:
     check_encodable(line.instruct or "", "instruct")
     check_language(model, line.language)
     check_voice(model, line.voice, line.instruct)
+
+
+def check_followed(model: Model, options: GenerateOptions) -> None:
+    """Raise ValueError if the options need word times and the checkpoint reports none."""
+    if options.wrong_words != IGNORE and model.alignment is None:
+        why = no_word_times(model.name)
+        raise ValueError(f"wrong_words is {options.wrong_words}: {why}, with wrong_words ignore")
+
+
+def next_seed(seed: int, pieces: int, takes: int = 1) -> int:
+    """Return a seed ``takes`` later: pieces of a take have consecutive seeds, and no two takes share one."""
+    return seed + takes * max(1, pieces)
+
+
+def take_seed(seed: int, take: int) -> int:
+    """Return the seed of a user's or a word check's take of a line, counted from 1: ``[take N]`` in a script."""
+    return seed if take == 1 else hash_seed(f"{seed}\0take {take}")
+
+
+def hash_seed(key: str) -> int:
+    """Return a seed that depends on words only, so that it stays when other lines change."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
 
 
 FAILED_S = 0.5  # of silence in place of a failed line: no file may be empty

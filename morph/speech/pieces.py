@@ -23,8 +23,8 @@ from ..text.pauses import read_pauses, without_pauses
 from ..text.pieces import split_arriving
 from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
 from ..voice.prompt import Prompt, PromptBuilder
-from .lines import CAP, ECHO, ENDS, WORDS, WRONG, Line, LineReport, PieceSpan, Spoken
-from .takes import RetryPolicy, Take, begins_elsewhere, judge_end, next_seed, wrong_words
+from .lines import CAP, ECHO, ENDS, WORDS, WRONG, Line, LineReport, PieceSpan, Spoken, next_seed
+from .takes import RetryPolicy, Take, begins_elsewhere, judge_end, wrong_words
 
 log = logging.getLogger(__name__)
 

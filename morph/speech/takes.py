@@ -1,4 +1,4 @@
-"""Takes of a piece: how one ended, its words, which of two is used, and when and with which seed it is retried.
+"""Takes of a piece: how one ended, its words, which of two is used, and when it is retried.
 
 After a reference (ICL), a take may repeat the reference's last words before its text: an echo. The alignment head
 looks at a line's own words while they are spoken; during an echo it has no weight on the text. Silence before the
@@ -8,14 +8,12 @@ text is no echo, which the audio shows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 
 from ...postprocess.ends import MARGIN_S, quiet_spans
 from ..decode.rows import Decoded
 from ..model.model import Model
-from ..options import IGNORE, GenerateOptions
 from ..text.duration import shortest_frames
 from ..words.alignment import AlignmentHead, no_word_times, token_path
 from ..words.guard import WordFault, WordGuard, find_by_letters, follow_text, spell
@@ -119,21 +117,6 @@ class RetryPolicy:
         return ended in WRONG and not (ended == CAP and at_own_limit)
 
 
-def next_seed(seed: int, pieces: int, takes: int = 1) -> int:
-    """Return a seed ``takes`` later: pieces of a take have consecutive seeds, and no two takes share one."""
-    return seed + takes * max(1, pieces)
-
-
-def take_seed(seed: int, take: int) -> int:
-    """Return the seed of a user's or a word check's take of a line, counted from 1: ``[take N]`` in a script."""
-    return seed if take == 1 else hash_seed(f"{seed}\0take {take}")
-
-
-def hash_seed(key: str) -> int:
-    """Return a seed that depends on words only, so that it stays when other lines change."""
-    return int.from_bytes(blake2b(key.encode(), digest_size=7).digest(), "big")
-
-
 LONGEST_QUOTE = 60  # characters
 TELLING = {
     "skipped": "did not say {}",
@@ -186,13 +169,6 @@ def quiet_times(waveform: np.ndarray, sample_rate: int) -> list[tuple[float, flo
         last = end / sample_rate - (MARGIN_S if end < len(waveform) else 0.0)
         quiet.append((first, max(first, last)))
     return quiet
-
-
-def check_followed(model: Model, options: GenerateOptions) -> None:
-    """Raise ValueError if the options need word times and the checkpoint reports none."""
-    if options.wrong_words != IGNORE and model.alignment is None:
-        why = no_word_times(model.name)
-        raise ValueError(f"wrong_words is {options.wrong_words}: {why}, with wrong_words ignore")
 
 
 def wrong_words(model: Model, text: str, decoded: Decoded) -> str:

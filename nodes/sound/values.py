@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ...morph.options import MOST_SEED, PREDICTED_GROUPS, GenerateOptions
-from ...morph.speech.takes import take_seed
+from ...morph.speech.lines import take_seed
 from ...morph.text.scripts.script import ScriptLine
 from ...morph.voice.file import voice_digest
 from ...morph.words.captions import LineWords

@@ -355,7 +355,7 @@ class ScriptRun:
 
     def _save(self, index: int, spoken: Spoken) -> None:
         from ...morph.script.dialogue import finish_line
-        from ...morph.speech.takes import take_seed
+        from ...morph.speech.lines import take_seed
 
         line, finish = self.lines[index], self.script[index]
         taken = replace(line, seed=take_seed(line.seed, spoken.take))

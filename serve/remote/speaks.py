@@ -20,10 +20,10 @@ import torch
 from ...morph.batch.speech import LATER, BatchClosed, Chunk, Delivery, Outcome, Speech
 from ...morph.options import AUTO_ROWS, FRAME_RATE, GenerateOptions
 from ...morph.runtime.threads import WakeUpEvent
-from ...morph.speech.lines import Line, LineReport, Spoken
+from ...morph.speech.lines import Line, LineReport, Spoken, next_seed
 from ...morph.speech.pieces import concatenate, text_as_spoken
 from ...morph.speech.report import compose, engines_of
-from ...morph.speech.takes import RetryPolicy, is_silent, next_seed, rank
+from ...morph.speech.takes import RetryPolicy, is_silent, rank
 from ...morph.text.duration import likely_frames
 from ...morph.text.normalize import NormalizedText
 from ...morph.text.pauses import without_pauses

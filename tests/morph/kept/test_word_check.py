@@ -8,9 +8,8 @@ from qwen3_tts_morph.morph.kept.cache import LineCache
 from qwen3_tts_morph.morph.kept.render import WordCheck
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.script.dialogue import line_seeds
-from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken, take_seed
 from qwen3_tts_morph.morph.speech.report import describe, outcome
-from qwen3_tts_morph.morph.speech.takes import take_seed
 from qwen3_tts_morph.morph.text.scripts.script import ScriptLine
 from qwen3_tts_morph.morph.voice.voice import Voice
 

@@ -9,9 +9,9 @@ from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech import pieces as render
-from qwen3_tts_morph.morph.speech.lines import Line
+from qwen3_tts_morph.morph.speech.lines import Line, next_seed
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece
-from qwen3_tts_morph.morph.speech.takes import Take, next_seed
+from qwen3_tts_morph.morph.speech.takes import Take
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.duration import longest_frames, minimum_frames
 from qwen3_tts_morph.morph.text.profile import TextProfile

@@ -13,8 +13,7 @@ from qwen3_tts_morph.morph.audio.formats import TAGGED
 from qwen3_tts_morph.morph.audio.reader import read_comment
 from qwen3_tts_morph.morph.audio.writer import check_fits, encode_tagged
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken
-from qwen3_tts_morph.morph.speech.takes import take_seed
+from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken, take_seed
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.postprocess.convert import to_s16
 
