@@ -9,8 +9,8 @@ from comfy_api.latest import io
 from ..morph.hearing.whisper import CODES
 from ..morph.options import MOST_SEED, GenerateOptions
 from ..morph.setting import settings_of
-from ..morph.text.pauses import check_spoken
 from ..morph.text.scripts.script import find_tag
+from ..morph.text.split import check_spoken
 from ..postprocess.checks import check_choice
 from .schema import WordCheckSocket
 

@@ -27,7 +27,6 @@ from ..morph.options import MOST_SEED, GenerateOptions
 from ..morph.setting import Setting
 from ..morph.text.encoding import check_encodable
 from ..morph.text.names import name_key
-from ..morph.text.pauses import MAX_PAUSE_S, check_spoken
 from ..morph.text.scripts.script import (
     HIGHEST_GAIN_DB,
     LOWEST_GAIN_DB,
@@ -39,6 +38,7 @@ from ..morph.text.scripts.script import (
     parse_script,
     report_faults,
 )
+from ..morph.text.split import MAX_PAUSE_S, check_spoken
 from ..morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Character, join_characters, named_characters
 from ..morph.voice.voice import Voice
 from ..postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES

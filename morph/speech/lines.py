@@ -14,8 +14,8 @@ from ..hearing.whisper import Transcript
 from ..model.model import Model
 from ..options import IGNORE, LAYOUTS, GenerateOptions
 from ..text.encoding import check_encodable
-from ..text.pauses import check_spoken
 from ..text.pronunciation import PronunciationList, Reading, find_readings, read_text
+from ..text.split import check_spoken
 from ..voice.prompt import check_language, check_streams_text
 from ..voice.voice import Voice, check_voice
 from ..words.alignment import Trace, no_word_times
@@ -39,7 +39,7 @@ _find_readings = lru_cache(8)(find_readings)
 class Line:
     """A text that one voice speaks."""
 
-    # ``[pause 0.4]`` in it is silence (``text/pauses.py``). It may be an iterator of strings, as a language model gives
+    # ``[pause 0.4]`` in it is silence (``text/split.py``). It may be an iterator of strings, as a language model gives
     # them: read once, in its own thread, and closed when the line ends.
     text: str | Iterable[str]
     voice: Voice

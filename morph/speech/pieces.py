@@ -19,9 +19,9 @@ from ..model.model import Model
 from ..options import IGNORE, GenerateOptions, Sampling
 from ..text.duration import expected_frames, longest_frames, minimum_frames, shortest_frames
 from ..text.normalize import NormalizedText, Normalizer, join_normalized
-from ..text.pauses import read_pauses, without_pauses
 from ..text.pieces import split_arriving
 from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
+from ..text.split import read_pauses, without_pauses
 from ..voice.prompt import Prompt, PromptBuilder
 from .lines import CAP, ECHO, ENDS, WORDS, WRONG, Line, LineReport, PieceSpan, Spoken, next_seed
 from .takes import RetryPolicy, Take, begins_elsewhere, judge_end, wrong_words

@@ -23,9 +23,8 @@ from ..model.tokens import IncrementalTokenizer
 from ..runtime.threads import Waker
 from ..text.duration import minimum_frames
 from ..text.encoding import check_encodable, is_encodable
-from ..text.pauses import check_spoken
 from ..text.pieces import MOST_UNREAD, Sentences
-from ..text.split import check_text
+from ..text.split import check_spoken, check_text
 from ..voice.prompt import check_context
 from .pieces import LinePieces, Piece, build_piece, guard_line
 

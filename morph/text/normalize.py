@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from . import english, other_numbers
+from .english.numerals import in_words, power
 from .english.rules import LAST_STOP, keep_stop
-from .english.words import in_words, power
 from .pieces import split_text
 from .split import split_sentences
 

@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from .encoding import check_encodable, read_text_file
-from .pauses import PAUSE, without_pauses
-from .split import shorten
+from .split import PAUSE, shorten, without_pauses
 
 MOST_WORDS = 10_000  # of a list
 LONGEST_WORD, LONGEST_READING = 100, 200  # characters

@@ -1,7 +1,8 @@
-"""Find the ends of sentences."""
+"""Find the ends of sentences, and the pauses in a text: ``[pause 0.4]`` is 0.4 seconds of silence."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ IN_NUMBERS = ("$", "£", "€", ":", "/", ",", "#")
 # Abbreviations whose dot does not end a sentence, in the ten languages that the model speaks.
 ABBREVIATIONS = word_set("split.abbreviations")
 # Titles, which are other words in small letters.
-TITLES = frozenset("Rt Sen Rep Hon Pres Adm Maj Cpl Pvt Cmdr Supt Msgr Ft Det Insp Drs".split())  # noqa: SIM905
+TITLES = word_set("split.titles")
 # Abbreviations before a number ("Mar. 5", "No. 5"); otherwise these are words, and their dot ends a sentence.
 BEFORE_NUMBERS = word_set("split.before_numbers")
 # Only in small letters: Max is a name
@@ -44,14 +45,21 @@ OPENERS = word_set("split.openers")
 # After one of these words a number of one or two digits, or a letter, ends a sentence whatever follows: "He is 25.
 # Mary". Elsewhere it may be an ordinal or an initial: "am 3. Mai", "J. K. Rowling".
 ENGLISH_BEFORE_NUMBERS = word_set("split.english_before_numbers")
-BEFORE_LETTERS = frozenset("class grade group hepatitis option plan team type vitamin".split())  # noqa: SIM905
-AUXILIARIES = frozenset("am and as can could did do had have may must should so than was will would".split())  # noqa: SIM905
+BEFORE_LETTERS = word_set("split.before_letters")
+AUXILIARIES = word_set("split.auxiliaries")
 # The word after a dot, once it is complete: texts arrive in parts (see ``pieces.py``).
 NEXT_WORD = re.compile(r"\s+[\"'“‘(]?([A-Z][a-z]*)(?=[\s,'’])")
 NEVER_LAST = word_set("split.never_last")
 FACTORIAL_BEHIND = tuple("=+*/×÷<>")
 LAST_WORD = re.compile(r"([A-Za-z]+) \Z")
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
+
+MAX_PAUSE_S = 60.0
+MAX_PAUSES_S = 3600.0  # all of one text together
+# Runs in linear time on any text: no two of its parts can match the same characters.
+PAUSE = re.compile(r"\[\s*pause\b([^\[\]]*)\]", re.IGNORECASE)
+DECIMAL = re.compile(r"\d+(?:\.\d*)?|\.\d+")
+FOLLOWS_CLOSELY = tuple(".,;:!?…。，、；：！？")  # no space before these when a pause before them is left out
 
 
 class Mark(NamedTuple):
@@ -145,3 +153,59 @@ def _is_last(word: re.Match[str]) -> bool:
     if word[0].isdecimal():
         return before[1].lower() in ENGLISH_BEFORE_NUMBERS
     return before[1].lower() in (AUXILIARIES if word[0] == "I" else BEFORE_LETTERS)
+
+
+@dataclass(frozen=True)
+class PausedText:
+    """The parts of a text that have a letter or a digit, between its pauses."""
+
+    parts: tuple[str, ...]
+    pauses_s: tuple[float, ...]  # seconds before each part and after the last
+
+
+def read_pauses(text: str) -> PausedText:
+    """Cut a text at its pauses; parts without letters and digits are dropped, and the pauses around them added."""
+    first, *rest = PAUSE.split(text)
+    if not rest:
+        return PausedText((text,), (0.0, 0.0))
+    parts, pauses = [], [0.0]
+    for pause, part in zip([0.0, *map(read_seconds, rest[::2])], [first, *rest[1::2]], strict=True):
+        pauses[-1] += pause
+        if any(char.isalnum() for char in part):
+            parts.append(part)
+            pauses.append(0.0)
+    if sum(pauses) > MAX_PAUSES_S:
+        raise ValueError(
+            f"the pauses of one text add up to {sum(pauses):g} s: give at most {MAX_PAUSES_S:g} seconds in all"
+        )
+    return PausedText(tuple(parts), tuple(pauses))
+
+
+def read_seconds(value: str) -> float:
+    """Read the value of a pause tag; raise ValueError if it is not a number from 0 to MAX_PAUSE_S."""
+    value = value.strip()
+    if not DECIMAL.fullmatch(value) or float(value) > MAX_PAUSE_S:
+        raise ValueError(
+            f"[pause {shorten(value)}] is not a pause: give 0 to {MAX_PAUSE_S:g} seconds, e.g. [pause 0.5]"
+        )
+    return float(value)
+
+
+def without_pauses(text: str) -> str:
+    """Return a text without its pauses, for display. A text that has none is returned unchanged."""
+    first, *rest = PAUSE.split(text)
+    if not rest:
+        return text
+    shown = first.strip()
+    for part in rest[1::2]:
+        words = part.strip()
+        space = "" if not shown or not words or words.startswith(FOLLOWS_CLOSELY) else " "
+        shown += space + words
+    return shown
+
+
+def check_spoken(text: str, name: str = "text") -> str:
+    """Return a text that may have pauses; raise the errors of ``check_text`` and ``read_pauses``."""
+    read_pauses(text)
+    check_text(without_pauses(text), name)
+    return text

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
+from ..text.english.dates import MONTHS
 from ..text.english.letters import LETTERS
-from ..text.english.short_forms import MONTHS
-from ..text.english.words import DIGITS, ORDINALS, TEENS, TENS
+from ..text.english.numerals import DIGITS, ORDINALS, TEENS, TENS
 from ..text.lists import table
 
 SAME = 3  # equal words in a row, for both texts to be the same again

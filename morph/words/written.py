@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 
-from ..text.pauses import PAUSE
 from ..text.pronunciation import Reading, read_text, replaced
+from ..text.split import PAUSE
 from .match import owners
 
 CHARACTER = (

@@ -10,7 +10,7 @@ from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, REQUEST, Gener
 from ...morph.setting import Checked, settings_of
 from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable
-from ...morph.text.pauses import check_spoken, read_pauses
+from ...morph.text.split import check_spoken, read_pauses
 from ...morph.voice.file import voice_digest
 from ...morph.voice.voice import Voice
 from .facts import OUR_UPLOADS, OURS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts

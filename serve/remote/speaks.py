@@ -26,7 +26,7 @@ from ...morph.speech.report import compose, engines_of
 from ...morph.speech.takes import RetryPolicy, is_silent, rank
 from ...morph.text.duration import likely_frames
 from ...morph.text.normalize import NormalizedText
-from ...morph.text.pauses import without_pauses
+from ...morph.text.split import without_pauses
 from ...morph.voice.voice import Voice
 from ...morph.words.timing import WordTime, retime_words, shown_words
 from .connection import WAITING, Answer, AnswerListener, Connection, Failure, LoopThread, connect, retry

@@ -27,7 +27,7 @@ from ...morph.options import (
 )
 from ...morph.runtime.atomic_file import name_beside
 from ...morph.setting import Setting, settings_of
-from ...morph.text.pauses import check_spoken
+from ...morph.text.split import check_spoken
 from .console import escaped
 
 BAD_INPUT = 2

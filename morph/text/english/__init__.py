@@ -6,18 +6,19 @@ The rules are tables of linear-time patterns by topic. Their order matters: each
 import re
 from functools import lru_cache
 
-from . import addresses, amounts, dates, figures, letters, numerals, relations, short_forms
+from . import amounts, dates, figures, letters, numerals, relations, short_forms
 from .letters import lower_capitals
+from .numerals import DIGITS
 from .rules import Rule, apply, keep_stop, rule
-from .words import DIGITS
 
 DIGIT = re.compile(r"\d")
 
 RULES: tuple[Rule, ...] = (
     rule(r"(?<=[.,;:!?\"])(?:\[\d{1,3}\])+", ""),  # Wikipedia's, after a sentence or a clause
     rule(r"\b[Ww][Ii]-[Ff][Ii]\b", "Wi Fi"),  # the library joins its parts
-    *addresses.RULES,
+    *short_forms.ADDRESSES,
     relations.BOOK_IN_WHOLE,
+    *dates.SHORT_NAMES,
     *short_forms.RULES,
     *letters.RULES,
     *dates.RULES,

@@ -1,12 +1,24 @@
-"""Years, decades, seasons and times of the day."""
+"""Names of days and months, dates, years, decades, seasons and times of the day."""
 
 import re
 
 from ..lists import table
-from .rules import Rule, rule
-from .short_forms import MONTHS
-from .words import TENS, in_pairs, ordinal, plural, small_number, spell_digits
+from .numerals import TENS, in_pairs, ordinal, plural, small_number, spell_digits
+from .rules import Rule, alternatives, rule
 
+A_MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
+MONTHS = A_MONTH.split("|")
+SHORT_MONTHS = {month[:3]: month for month in MONTHS} | {"Sept": "September"}
+SHORT_DAYS = table("dates.short_days")
+CALENDAR = SHORT_DAYS | SHORT_MONTHS
+SHORT_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
+SHORT_DAY = alternatives(SHORT_DAYS)
+FULL_NAME = rf"{A_MONTH}|[MTWFS][a-z]{{2,5}}day"
+SHORT_DAY_ALONE = re.compile(
+    rf"\b(?:({SHORT_DAY})(?:\.(?=,? [A-Za-z\d])|(?=,? (?:\d|(?:{A_MONTH}|{alternatives(SHORT_MONTHS)})\b)))|"
+    r"(Mon|Tues?|Wed|Thur?s?|Fri)\.(?=\s*\Z|[,;:)])|"
+    r"(?<=Sat\. and )(Sun)\b\.?)"
+)
 ALWAYS_OPEN = re.compile(r"\b24[/x]7(?P<year>/365)?\b")
 NINE_ELEVEN = re.compile(
     r"(?<![\w./-])9-11(?= (?:attacks?|terror|conspiracy|commission|memorial|hijack))|(?<![\w./])9/11(?![\w/]| of\b)"
@@ -34,10 +46,10 @@ EARLY_DATE = re.compile(r"(?<![\w.,/-])(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])/0
 # 2/29: nobody writes such fractions
 SURE_DATE = re.compile(r"(?<![\w.,/$-])(?<!\d )(1[0-2]|[1-9])/(1[3-47-9]|2[1-36-9]|31)(?![\w/-]|\.\d| of\b| ?=)")
 A_DAY = r"(3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
-MONTH_DAYS = re.compile(rf"\b({'|'.join(MONTHS)}) {A_DAY} ?- ?{A_DAY}(?![\w:-])")  # June 5-7
-DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?[-/] ?{A_DAY} ({'|'.join(MONTHS)})\b")  # 5-7 June
+MONTH_DAYS = re.compile(rf"\b({A_MONTH}) {A_DAY} ?- ?{A_DAY}(?![\w:-])")  # June 5-7
+DAYS_MONTH = re.compile(rf"(?<![\w.,/-]){A_DAY} ?[-/] ?{A_DAY} ({A_MONTH})\b")  # 5-7 June
 ISO_DATE = re.compile(r"(?<![\w.,/-])((?:19|20)\d\d)-(1[0-2]|0[1-9])-(3[01]|[12]\d|0[1-9])(?![\w/-])")
-MONTH_OF_DAY = re.compile(rf"\b({'|'.join(month.lower() for month in MONTHS)})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)")
+MONTH_OF_DAY = re.compile(rf"\b({A_MONTH.lower()})(?= (?:\w+ )?\w+(?:th|st|nd|rd)\b)")
 # Times: 7-9 pm, 9:00-17:00; office hours, which cross noon: a 9-5 job
 HALF_DAY = r" ?[ap]\.?m\b\.?"
 TIME = rf"\d{{1,2}}(?::\d\d)?(?:{HALF_DAY})"
@@ -56,6 +68,14 @@ DURATION = re.compile(
     r"(?<![\w.,:/-])(?:(\d{1,2}) ?h(?:rs?)?(?: ?([0-5]?\d) ?m(?:ins?)?)\b(?: ?([0-5]?\d) ?s(?:ec)?\b)?|"
     r"(\d{1,2})h(?=[\s.,;!?)]|\Z)|(\d{1,2})m(?:in)?(?: ([0-5]?\d)s\b|(?= ago\b)))"
 )
+
+
+def _span(match: re.Match[str]) -> str:
+    return f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"
+
+
+def _calendar(match: re.Match[str]) -> str:
+    return CALENDAR[match[match.lastindex or 1]]
 
 
 def _season(match: re.Match[str]) -> str:
@@ -113,6 +133,14 @@ def _short_duration(match: re.Match[str]) -> str:
     )
 
 
+SHORT_NAMES: tuple[Rule, ...] = (
+    rule(rf"\b({FULL_NAME})-(?=(?:{FULL_NAME})\b)", r"\1 to "),  # May-June, Monday-Friday
+    rule(rf"\b({SHORT_MONTH})\.?-({SHORT_MONTH}|May)\b\.?(?!-)", _span),  # Jan-Mar
+    rule(rf"\b({SHORT_DAY})\.?-({SHORT_DAY})\b\.?(?!-)", _span),  # Mon-Fri
+    (SHORT_DAY_ALONE, _calendar),  # Mon., at 9; Fri, Jan 5
+    # Jan. 5th; 5 Jan 2024
+    rule(rf"\b({SHORT_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])", _calendar),
+)
 RULES: tuple[Rule, ...] = (
     (ALWAYS_OPEN, lambda match: "twenty four seven" + (" three sixty five" if match["year"] else "")),
     (NINE_ELEVEN, "nine eleven"),

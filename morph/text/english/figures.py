@@ -5,8 +5,8 @@ import re
 from ..lists import alternatives_of, table, word_set
 from .amounts import CODES
 from .letters import spell
+from .numerals import DIGITS, in_pairs, plural, small_number, spell_digits
 from .rules import Rule, rule, text_before
-from .words import DIGITS, in_pairs, plural, small_number, spell_digits
 
 # 1.000,50: continental numbers have a comma or a second point after the thousands, or are prices in whole thousands.
 CONTINENTAL = re.compile(

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from ..lists import alternatives_of, table, word_set
+from .numerals import plural
 from .rules import Rule, alternatives, rule, text_before
-from .words import plural
 
 LETTERS = table("letters.letters")
 WORD = re.compile(r"[A-Za-z]+")
@@ -20,7 +20,7 @@ SHORTEST_SHOUT = 5  # letters: shorter words in capitals may all be names, as in
 SHORTEST_OF_THREE = 4  # letters, where three in a row are in capitals
 # Words of two and three letters that are in capitals for stress ("I do NOT agree"), not spelled out.
 SHORT_WORDS = word_set("letters.short_words")
-SHORT_SOUNDS = frozenset("ah eh er ex ha ho ma pa re uh um xi ye yo".split())  # noqa: SIM905
+SHORT_SOUNDS = word_set("letters.short_sounds")
 # Short words that are names in capitals, with the contexts that make them stressed words. \0 is the word.
 PHRASE_END = r"(?=\s*(?:[.!?,;:)\"]|\Z))"
 BEFORE_US = alternatives_of("letters.before_us")
@@ -55,7 +55,7 @@ NAMED = {
     "SAT": re.compile(r"\b(?:[Tt]he|an|[Hh]er|[Hh]is|[Mm]y|[Yy]our) \0|\0(?= (?:score|exam|test|prep))"),
 }
 LONGEST_NEIGHBOUR = 16  # characters of a word's context on each side
-READ_AS_WORDS = frozenset("HUD PIN SIM RAM ROM GIF LAN WAN ZIP PET TED DOS MAC MAX".split())  # noqa: SIM905
+READ_AS_WORDS = word_set("letters.read_as_words")
 # Short forms that are spelled, although they have vowels: those of two and three letters also among loud words.
 SPELLED = word_set("letters.spelled")
 SAID_AS = table("letters.said_as")

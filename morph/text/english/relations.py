@@ -4,8 +4,8 @@ import re
 
 from ..lists import alternatives_of, table
 from .letters import spell
+from .numerals import in_pairs, ordinal, power
 from .rules import Rule, alternatives, rule, text_before
-from .words import in_pairs, ordinal, power
 
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 ROOTS = {"√": "the square root of ", "∛": "the cube root of "}

@@ -1,27 +1,12 @@
-"""Abbreviations with dots and slashes: titles, streets, references, units of recipes, days and months."""
+"""Abbreviations with dots and slashes, addresses, and paths and web addresses, whose signs are spoken."""
 
 import re
 
-from ..lists import table
+from ..lists import alternatives_of, table, word_set
+from .letters import spell
+from .numerals import in_pairs
 from .rules import Rule, alternatives, like, rule, text_before
 
-MONTHS = tuple(
-    "January February March April May June July August September October November December".split()  # noqa: SIM905
-)
-SHORT_MONTHS = {month[:3]: month for month in MONTHS} | {"Sept": "September"}
-SHORT_DAYS = table("short_forms.short_days")
-CALENDAR = SHORT_DAYS | SHORT_MONTHS
-A_MONTH = alternatives(set(SHORT_MONTHS) - {"May"})
-A_DAY = alternatives(SHORT_DAYS)
-# May-June, Monday-Friday
-FULL_SPAN = re.compile(
-    rf"\b({'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)-(?=(?:{'|'.join(MONTHS)}|[MTWFS][a-z]{{2,5}}day)\b)"
-)
-SHORT_DAY = re.compile(
-    rf"\b(?:({A_DAY})(?:\.(?=,? [A-Za-z\d])|(?=,? (?:\d|(?:{alternatives(MONTHS)}|{alternatives(SHORT_MONTHS)})\b)))|"
-    r"(Mon|Tues?|Wed|Thur?s?|Fri)\.(?=\s*\Z|[,;:)])|"
-    r"(?<=Sat\. and )(Sun)\b\.?)"
-)
 BEFORE_NUMBERS = table("short_forms.before_numbers")
 # Abbreviations that are no words and need no dot.
 PLAIN_BEFORE_NUMBERS = "nos|pp|paras?|sect|qty|vols?|figs?|eqs?|ext|apt|rm|hwy|rte|approx|bldg|ste|ver"
@@ -55,10 +40,6 @@ def _street(match: re.Match[str]) -> str:
     return STREETS[match[1]] if named else match[0]
 
 
-def _calendar(match: re.Match[str]) -> str:
-    return CALENDAR[match[match.lastindex or 1]]
-
-
 def _slash(match: re.Match[str]) -> str:
     space = "" if match[1] or match.string[match.end()] == " " else " "
     return like(match[0], SLASHES[match[0].lower()]) + space
@@ -73,14 +54,6 @@ def _before_number(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    (FULL_SPAN, r"\1 to "),
-    # Jan-Mar
-    rule(rf"\b({A_MONTH})\.?-({A_MONTH}|May)\b\.?(?!-)", lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
-    # Mon-Fri
-    rule(rf"\b({A_DAY})\.?-({A_DAY})\b\.?(?!-)", lambda match: f"{CALENDAR[match[1]]} to {CALENDAR[match[2]]}"),
-    (SHORT_DAY, _calendar),  # Mon., at 9; Fri, Jan 5
-    # Jan. 5th; 5 Jan 2024
-    rule(rf"\b({A_MONTH})(?:\.|(?= \d)|(?<=\d [A-Z][a-z]{{2}})(?=[., ]|\Z))(?![\w.])", _calendar),
     (DIRECTION, lambda match: DIRECTIONS[match[1]] + " "),  # 350 W 42nd St.
     (ADDRESS, lambda match: match[1] + STREETS[match[2]]),  # 12 Main St.
     # on Main St. and 5th Ave
@@ -96,4 +69,91 @@ RULES: tuple[Rule, ...] = (
     rule(rf"(?<![\w.])(?<!\d )(?i:({alternatives(INSIDE)}))(?= [a-z\d])", _whole),  # esp. here
     rule(r"\b([Nn])o\. (?=of\b)", r"\1umber "),
     rule(r"(?<![\w/.:])(?i:(w/o|c/o|b/c|n/a)\b|(w/)(?=[ \w]))(?!/)", _slash),  # w/ milk, w/o sugar
+)
+
+
+PORT = re.compile(
+    r"(?<![\w.-])(localhost|(?:\d{1,3}\.){3}\d{1,3}|(?:[\w-]+\.)+[a-z]{2,10}):(\d{2,4})(?!\w)"
+)  # localhost:8080
+SIGN_NAMES = table("short_forms.sign_names")
+FILE = re.compile(rf"(?<![\w./@])([\w-]{{1,60}})\.({alternatives_of('short_forms.files')})(?![\w/]|\.\w)")
+READ_AS_WORDS = word_set("short_forms.read_as_words")
+PATH_WORDS = {"usr": "user", "tmp": "temp", "etc": "ee tee see"}
+PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
+KEYS = {"ctrl": "control", "cmd": "command"}
+# Without a path: only endings that are no words, since "the end.then" is no page.
+ENDING = re.compile(r"(?<![\w.])\.(com|org|net|NET|edu|gov|pdf|exe|zip|csv|txt|jpg)\b(?!\.\w)")  # a .com site
+DOMAIN = re.compile(
+    r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
+)
+UNSPEAKABLE = re.compile("[b-df-hj-np-tv-xz]{2,4}")
+SPELLED_ENDS = word_set("short_forms.spelled_ends")
+# States after a town: Portland, OR.
+STATES = table("short_forms.states")
+NEWS_STATES = table("short_forms.news_states")
+# N. Korea, NE winds; British codes after a town: SW1Y 4LB
+PARTS_OF_COUNTRIES = re.compile(rf"\b([NSEW])\. (?=(?:{alternatives_of('short_forms.parts_of_countries')})\b)")
+CORNERS = re.compile(r"\b(NE|NW|SE|SW)\b(?= (?:winds?|coast|corner|side|part|of|region|edge|tip|suburbs?)\b)")
+OTHER_STATES = re.compile(
+    r"(?:(?<=Orleans, )|(?<=Rouge, ))(LA)\b|(?:(?<=Baltimore, )|(?<=Bethesda, ))(MD)\b|"
+    r"(?:(?<=Tulsa, )|(?<=Oklahoma City, ))(OK)\b"
+)
+
+
+def _named(text: str) -> str:
+    return " ".join(SIGN_NAMES.get(part, PATH_WORDS.get(part, part)) for part in PARTS.findall(text))
+
+
+def _file_kind(kind: str) -> str:
+    letters, figures = kind.rstrip("34").upper(), kind[len(kind.rstrip("34")) :]
+    return kind if kind in READ_AS_WORDS or len(kind) > 4 else f"{spell(letters)} {figures}".rstrip()
+
+
+def _site(match: re.Match[str]) -> str:
+    """Return example.org/about as "example dot org slash about"; the library reads hosts without a path."""
+    if match[3] in ("", "/"):
+        return match[0]
+    scheme = f"{match[1]} colon slash slash " if match[1] else ""
+    return scheme + _host(match[2]) + " " + _named(match[3])
+
+
+def _key(match: re.Match[str]) -> str:
+    key = match[1].lower()
+    return KEYS.get(key, key) + (" delete" if match[2] else " ")
+
+
+def _host(host: str) -> str:
+    """Return example.co.uk as "example dot co dot you kay"; names without a vowel are spelled, too."""
+    *names, end = host.split(".")
+    said = [spell(name.upper()) if UNSPEAKABLE.fullmatch(name) else _named(name) for name in names]
+    return " dot ".join([*said, spell(end.upper()) if end in SPELLED_ENDS else end])
+
+
+def _postcode(match: re.Match[str]) -> str:
+    area, district, letter, sector, unit = match.groups()
+    first = f"{spell(area)} {district} {spell(letter)}".rstrip()
+    return f"{first}, {sector} {spell(unit)}"
+
+
+ADDRESSES: tuple[Rule, ...] = (
+    (FILE, lambda match: f"{match[1]} dot {_file_kind(match[2])}"),
+    (ENDING, lambda match: f"dot {_file_kind(match[1].lower())}"),
+    rule(r"\b((?i:dial|press) )\*(?!\*)", r"\1star "),
+    rule(r"\b(?i:(ctrl|cmd|alt|shift)) ?\+ ?(?i:(del)\b|(?=\w))", _key),
+    (PORT, lambda match: f"{match[1]} colon {in_pairs(match[2])}"),
+    # example.org/about, https://example.org
+    rule(r"(?<![\w@./-])(?:(https?)://)?((?:[\w-]+\.)+[a-z]{2,10})((?:/[\w.~%?=&#+-]*)*)(?<![.?&,])(?!\w)", _site),
+    (DOMAIN, lambda match: _host(match[1])),
+    (PARTS_OF_COUNTRIES, lambda match: DIRECTIONS[match[1]] + " "),
+    (CORNERS, lambda match: DIRECTIONS[match[1]].lower()),
+    rule(rf"(?<=[a-z], )({alternatives(STATES)})\b(?=[.,;:!?)\"]| [a-z\d]|\Z)", lambda match: STATES[match[1]]),
+    rule(r"\b([A-Z]{1,2})(\d{1,2})([A-Z]?) (\d)([A-Z]{2})\b(?![.\w])", _postcode),
+    # Boston, Mass.
+    rule(rf"(?<=[a-z], )({alternatives(NEWS_STATES)})\.(?=,| [a-z]|\Z)", lambda match: NEWS_STATES[match[1]]),
+    (OTHER_STATES, lambda match: "Louisiana" if match[1] else "Maryland" if match[2] else "Oklahoma"),
+    rule(r"(?<!\w)([A-Za-z]):((?:\\[\w.-]*)+)(?<!\.)", lambda match: f"{match[1].upper()} colon {_named(match[2])}"),
+    rule(r"(?<![^\s\"'(\[,:;])~?(?:/[A-Za-z_.][\w.-]*){1,20}/?(?<!\.)(?!\w)", lambda match: _named(match[0])),
+    rule(r"(?<=[A-Za-z\d])_(?=[A-Za-z\d])", " underscore "),
+    rule(r"(?<![\w.@])@(?=[A-Za-z]\w)", "at "),
+    rule(r"(?<![\w&#])#(?=[A-Za-z]{2})", "hashtag "),
 )

@@ -22,7 +22,7 @@ Tags: ``[pause SECONDS]`` (0 to 60), ``[seed NUMBER]``, ``[take NUMBER]`` (from 
 Before the name or before the text, they apply to that line only; a pause is silence before the line.
 Alone on a line, a pause is silence at that point, and the others apply to all lines below, until
 set again. Without a value (``[instruct]``) they reset to the caller's default. A pause may also be at the end of
-a text, and inside it (see ``pauses.py``); other tags inside a text are errors. Other brackets are spoken as text.
+a text, and inside it (see ``split.py``); other tags inside a text are errors. Other brackets are spoken as text.
 """
 
 import re
@@ -35,8 +35,7 @@ from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from ...options import MOST_SEED
 from ..encoding import check_encodable
 from ..names import name_key
-from ..pauses import DECIMAL, PAUSE, check_spoken, read_seconds, without_pauses
-from ..split import shorten
+from ..split import DECIMAL, PAUSE, check_spoken, read_seconds, shorten, without_pauses
 
 RESERVED = ":\uff1a[]#"  # these have a meaning in scripts: no name has them
 TAGS = (
@@ -76,7 +75,7 @@ class ScriptLine:
 
     number: int  # its line in the script, from 1
     name: str  # as the cast spells it
-    text: str  # may have pauses inside (see ``pauses.py``)
+    text: str  # may have pauses inside (see ``split.py``)
     seed: int | None = None
     language: str | None = None
     instruct: str | None = None

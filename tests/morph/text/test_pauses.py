@@ -1,7 +1,7 @@
 """Pauses inside a text: where they cut it, what people read, and what is refused."""
 
 import pytest
-from qwen3_tts_morph.morph.text.pauses import PausedText, check_spoken, read_pauses, without_pauses
+from qwen3_tts_morph.morph.text.split import PausedText, check_spoken, read_pauses, without_pauses
 
 
 @pytest.mark.parametrize("text", ["", "Hello.", " a [pauses] b ", "[laughs] one [ two", "a pause 0.5", "[pause 1"])

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from qwen3_tts_morph.morph.text.pauses import PAUSE
+from qwen3_tts_morph.morph.text.split import PAUSE
 from qwen3_tts_morph.morph.words.written import find_words, said_span
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from qwen3_tts_morph.morph.text import english
-from qwen3_tts_morph.morph.text.english.words import in_pairs, ordinal, plural, small_number
+from qwen3_tts_morph.morph.text.english.numerals import in_pairs, ordinal, plural, small_number
 
 from tests.morph.examples import read_examples
 
