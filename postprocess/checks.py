@@ -72,11 +72,6 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
-def check_switch(name: str, value: bool) -> None:
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} is {value!r}: choose True or False")
-
-
 def peak_of(waveform: Waveform) -> float:
     return float(np.abs(waveform).max())
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .checks import Waveform, check_range, check_sample_rate, check_switch, check_waveform, is_whole
+from .checks import Waveform, check_range, check_sample_rate, check_waveform, is_whole
 
 MAX_ORDER = 16
 
@@ -25,7 +25,8 @@ class LowPass:
         if not is_whole(self.order, 1, MAX_ORDER):
             raise ValueError(f"order is {self.order!r}: choose a whole number from 1 to {MAX_ORDER}")
         check_range("cutoff", self.cutoff_hz, 1.0, 1e6, "Hz")
-        check_switch("zero_phase", self.zero_phase)
+        if not isinstance(self.zero_phase, bool):
+            raise ValueError(f"zero_phase is {self.zero_phase!r}: choose True or False")
 
     def has_effect(self, sample_rate: int) -> bool:
         """Return whether audio of this rate (samples per second) has frequencies at the cutoff."""

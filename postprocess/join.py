@@ -73,7 +73,10 @@ def join(
     # At most half a piece, so that a piece's two fades never meet.
     most, pairs = round(spacing.crossfade_ms / 1000 * sample_rate), pairwise(lengths)
     fades = [0 if gap else min(most, *(one // 2 for one in pair)) for pair, gap in zip(pairs, gaps, strict=True)]
-    spans = _spans(lengths, gaps, fades, lead)
+    spans = [(lead, lead + lengths[0])]
+    for length, gap, fade in zip(lengths[1:], gaps, fades, strict=True):
+        start = spans[-1][1] + gap - fade
+        spans.append((start, start + length))
     return _mix(waveforms, spans, fades, spans[-1][1] + tail), spans
 
 
@@ -92,14 +95,6 @@ def _check_pieces(waveforms: Sequence[Waveform]) -> None:
 
 def _channels(waveform: Waveform) -> int:
     return 1 if waveform.ndim == 1 else waveform.shape[0]
-
-
-def _spans(lengths: list[int], gaps: list[int], fades: list[int], lead: int) -> list[Span]:
-    spans = [(lead, lead + lengths[0])]
-    for length, gap, fade in zip(lengths[1:], gaps, fades, strict=True):
-        start = spans[-1][1] + gap - fade
-        spans.append((start, start + length))
-    return spans
 
 
 def _mix(waveforms: Sequence[Waveform], spans: list[Span], fades: list[int], total: int) -> Waveform:
@@ -124,11 +119,11 @@ class StreamJoin:
 
     The result equals ``join(pieces, rate, Spacing(crossfade_ms=...))[0]`` to the bit, with ``gap_s`` where ``gap`` is
     called. A fade (at most ``fade`` samples) takes at most half of each piece, so its samples are held back until the
-    next piece is twice as long or has ended. ``pieces`` None: not known yet, see ``limit``.
+    next piece is twice as long or has ended, or until ``limit`` says that there is none.
     """
 
-    def __init__(self, pieces: int | None, fade: int):
-        self._left: float = math.inf if pieces is None else pieces
+    def __init__(self, fade: int):
+        self._left = math.inf  # pieces
         self._fade = fade
         self._length = 0  # of the current piece so far
         self._pending = np.zeros(0, dtype=np.float32)  # its samples that were not returned yet

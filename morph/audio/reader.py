@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,16 +11,6 @@ from .formats import FILES, RECORDED
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-@dataclass(frozen=True)
-class Content:
-    """The content of a sound file."""
-
-    samples: str  # SHA-256
-    sample_rate: int  # in Hz
-    channels: int
-    tags: dict[str, str]
 
 
 def is_installed() -> bool:
@@ -65,8 +54,8 @@ def read_comment(path: Path) -> str:
         raise ValueError(f"{path.name} cannot be read as {demuxer}: choose another file") from error
 
 
-def read_content(file: IO[bytes], suffix: str) -> Content:
-    """Return the content of a sound file with this suffix (one of FILES).
+def read_content(file: IO[bytes], suffix: str) -> tuple[tuple[str, int, int], dict[str, str]]:
+    """Return the samples' SHA-256, rate and channels of a sound file with this suffix (one of FILES), and its tags.
 
     Raises av.FFmpegError if it cannot be read, and IndexError if it has no sound.
     """
@@ -76,7 +65,7 @@ def read_content(file: IO[bytes], suffix: str) -> Content:
         tags, rate, channels = _tags(container), stream.rate, stream.channels
         for frame in container.decode(stream):
             digest.update(frame.to_ndarray().tobytes())
-    return Content(digest.hexdigest(), rate, channels, tags)
+    return (digest.hexdigest(), rate, channels), tags
 
 
 def _opened(file: IO[bytes], demuxer: str) -> Any:

@@ -320,7 +320,7 @@ class LineJoin(StreamJoin):
     """
 
     def __init__(self, sample_rate: int, trims_ends: bool):
-        super().__init__(None, round(CROSSFADE_MS / 1000 * sample_rate))
+        super().__init__(round(CROSSFADE_MS / 1000 * sample_rate))
         self._rate, self._trim = sample_rate, EndTrim(sample_rate) if trims_ends else None
         self._joined = self.lead = self.taken = 0
         self.after_s = 0.0

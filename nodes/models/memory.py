@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,16 +132,17 @@ class ManagedModel:
         ``cast``: characters whose voices may have models of their own (``Voice.by``). Raises ValueError if models on
         several devices differ, or a character's model has another checkpoint.
         """
+        from ...morph.batch.batch import Batch, Fleet
         from ...morph.batch.speech import ByVoice
 
         others = {name: one for name, voice in (cast or {}).items() if (one := self._other(name, voice)) is not None}
         models = list(dict.fromkeys((self, *others.values())))
         with ExitStack() as opened:
             opened.enter_context(on_devices([part for one in models for part in one.models]))
-            speaks = {
-                one: opened.enter_context(open_engine([part.synthesizer for part in one.models], rows))
-                for one in models
-            }
+            speaks: dict[ManagedModel, Speaks] = {}
+            for one in models:
+                batches = [Batch(part.synthesizer, rows, linger_s=None) for part in one.models]
+                speaks[one] = opened.enter_context(batches[0] if len(batches) == 1 else Fleet(batches))
             main = speaks.pop(self)
             yield ByVoice(main, speaks) if speaks else main
 
@@ -202,14 +203,6 @@ def on_devices(models: Sequence[LoadedModel], memory: int = 0) -> Iterator[list[
             f"{error}\nThe GPU is out of memory: lower batch_size, use shorter texts or the 0.6B checkpoint, or "
             "close other programs that use the GPU. The model stays usable for the next run."
         ) from error
-
-
-def open_engine(ready: Sequence[Synthesizer], rows: int) -> AbstractContextManager[Speaks]:
-    """Return a backend of models on their devices, with up to ``rows`` rows on each; leaving it closes it."""
-    from ...morph.batch.batch import Batch, Fleet
-
-    batches = [Batch(one, rows, linger_s=None) for one in ready]
-    return batches[0] if len(batches) == 1 else Fleet(batches)
 
 
 # Links: a caller of ComfyUI's API may send any value.

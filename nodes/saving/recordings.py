@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...morph.audio.formats import TAGGED
-from ...morph.audio.reader import Content, read_content
+from ...morph.audio.reader import read_content
 from ...morph.runtime.atomic_file import name_beside
 from ...morph.text.names import confine, file_names
 from ...morph.text.pronunciation import shown_text
@@ -23,7 +23,6 @@ RUN = re.compile(r"(\d{5,})_")  # the number of a run, at the start of its files
 LONGEST_TITLE = 200
 MOST_SHOWN = 10  # names of files in a text
 SPEECH_TAGS = ("title", "artist", "comment")  # see ``RecordedFile.tags``
-ENCODER = "encoder"
 
 
 def replace_all(files: Mapping[Path, bytes]) -> None:
@@ -190,8 +189,7 @@ def is_same(path: Path, data: bytes) -> bool:
     return before == _compared(data, path.suffix)
 
 
-def _compared(data: bytes, suffix: str) -> Content:
+def _compared(data: bytes, suffix: str) -> tuple[object, dict[str, str]]:
     """Return the content without the values of other tags: it matters whether there is a workflow, not which."""
-    content = read_content(BytesIO(data), suffix)
-    tags = {key: text if key in SPEECH_TAGS else "" for key, text in content.tags.items() if key != ENCODER}
-    return replace(content, tags=tags)
+    sound, tags = read_content(BytesIO(data), suffix)
+    return sound, {key: text if key in SPEECH_TAGS else "" for key, text in tags.items() if key != "encoder"}

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pydantic
 import torch
+from pydantic import Field, StrictInt, StrictStr
 
 from ...morph.options import MOST_SEED, PREDICTED_GROUPS, GenerateOptions
 from ...morph.speech.lines import take_seed
 from ...morph.text.scripts.script import ScriptLine
 from ...morph.voice.file import voice_digest
 from ...morph.words.captions import LineWords
-from ...postprocess.checks import is_whole
 from ...serve.terminal.folders import pack_version
 
 if TYPE_CHECKING:
@@ -27,28 +28,20 @@ FILE_KEY = "qwen3_tts_morph"  # of the JSON object in a file's comment
 MOST_CHARACTERS = 10_000_000  # of a file's comment
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
 class Facts:
     """How one line was generated, for a file's metadata. Raises ValueError that names a wrong field."""
 
-    text: str  # as typed
-    voice: str  # its name
-    seed: int
-    seq_groups: int
-    name: str = ""  # the character, or ""
+    text: StrictStr  # as typed
+    voice: StrictStr  # its name
+    seed: Annotated[StrictInt, Field(ge=0, le=MOST_SEED)]
+    seq_groups: Annotated[StrictInt, Field(ge=1, le=PREDICTED_GROUPS)]
+    name: StrictStr = ""  # the character, or ""
     # Everything else, as JSON can hold it: language, checkpoint, sampling, the pack's version.
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for key in ("text", "voice", "name"):
-            if not isinstance(getattr(self, key), str):
-                raise ValueError(f"{key} is not text")
-        if not is_whole(self.seed, 0) or self.seed > MOST_SEED:
-            raise ValueError(f"seed is not a whole number from 0 to {MOST_SEED}")
-        if not is_whole(self.seq_groups, 1, PREDICTED_GROUPS):
-            raise ValueError(f"seq_groups is not a whole number from 1 to {PREDICTED_GROUPS}")
-        if not isinstance(self.settings, Mapping):
-            raise ValueError("settings is not an object")
+
+LINES = pydantic.TypeAdapter(Annotated[list[Facts], Field(min_length=1)])  # of a file
 
 
 def facts_of_line(
@@ -109,13 +102,11 @@ def from_json(comment: str) -> tuple[Facts, ...]:
         return ()
     if not isinstance(content, dict) or FILE_KEY not in content:
         return ()
-    lines = content[FILE_KEY]
-    if not isinstance(lines, list) or not lines:
-        raise ValueError("it has no lines")
-    names = set(Facts.__dataclass_fields__)
-    if not all(isinstance(line, dict) and set(line) == names for line in lines):
-        raise ValueError(f"a line does not have exactly {', '.join(sorted(names))}")
-    return tuple(Facts(**line) for line in lines)
+    try:
+        return tuple(LINES.validate_python(content[FILE_KEY]))
+    except pydantic.ValidationError as error:
+        wrong = error.errors()[0]
+        raise ValueError(": ".join([*map(str, wrong["loc"]), wrong["msg"]])) from None
 
 
 def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:

@@ -10,7 +10,8 @@ FADE_MS = 60  # 1,440 samples
 
 def in_portions(pieces: list[np.ndarray], portion: int, fade: int) -> tuple[np.ndarray, list[int]]:
     """The joined samples, and how many of them were known after each portion and each end."""
-    joined, parts, known = StreamJoin(len(pieces), fade), [], []
+    joined, known = StreamJoin(fade), []
+    parts = [joined.limit(len(pieces))]
     for piece in pieces:
         for begin in range(0, len(piece), portion):
             parts.append(joined.add(piece[begin : begin + portion]))
@@ -42,7 +43,8 @@ def test_beside_a_silence_no_piece_fades(gaps, portion):
     pieces = [noise.normal(size=length).astype(np.float32) for length in (5000, 6000, 3, 9000)]
     pieces[0][-3:] = -0.0
     whole, _ = join(pieces, RATE, Spacing(gaps, FADE_MS))
-    joined, parts = StreamJoin(len(pieces), 1440), []
+    joined = StreamJoin(1440)
+    parts = [joined.limit(len(pieces))]
     for piece, gap in zip(pieces, (0.0, *gaps), strict=True):
         if gap:
             parts.append(joined.gap(round(gap * RATE)))

@@ -121,16 +121,16 @@ def test_a_foreign_comment_says_nothing(comment: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([], "it has no lines"),
-        ("x", "it has no lines"),
-        ([{}], "a line does not have exactly name, seed, seq_groups"),
-        ([GOOD | {"seed": -1}], "seed is not a whole number"),
-        ([GOOD | {"seed": 2**64}], "seed is not a whole number"),
-        ([GOOD | {"seed": True}], "seed is not a whole number"),
-        ([GOOD | {"seq_groups": 16}], "seq_groups is not a whole number from 1 to 15"),
-        ([GOOD | {"text": None}], "text is not text"),
-        ([GOOD | {"settings": []}], "settings is not an object"),
-        ([GOOD | {"more": 1}], "a line does not have exactly"),
+        ([], "at least 1 item"),
+        ("x", "a valid list"),
+        ([{}], "0: text: Field required"),
+        ([GOOD | {"seed": -1}], "seed: Input should be greater than or equal to 0"),
+        ([GOOD | {"seed": 2**64}], "seed: Input should be less than or equal to"),
+        ([GOOD | {"seed": True}], "seed: Input should be a valid integer"),
+        ([GOOD | {"seq_groups": 16}], "seq_groups: Input should be less than or equal to 15"),
+        ([GOOD | {"text": None}], "text: Input should be a valid string"),
+        ([GOOD | {"settings": []}], "settings: Input should be a valid dictionary"),
+        ([GOOD | {"more": 1}], "more: Unexpected keyword argument"),
     ],
 )
 def test_a_forged_comment_is_refused(lines: Any, reason: str) -> None:
