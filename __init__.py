@@ -24,7 +24,7 @@ async def comfy_entrypoint() -> ComfyExtension:
 
     from .morph.tested import describe_newer
     from .nodes import MorphTTSExtension
-    from .nodes.routes.routes import add_routes
+    from .nodes.routes import add_routes
 
     if (server := getattr(PromptServer, "instance", None)) is not None:  # other programs import nodes without one
         add_routes(server)

@@ -5,10 +5,9 @@ from importlib import import_module
 from comfy_api.latest import ComfyExtension, io
 
 MODULES = (
-    *("models.load", "models.remote", "saving.save", "sound.audio", "speaking.cast", "speaking.settings"),
-    *("speaking.speak", "speaking.sweep", "voices.library", "voices.train", "voices.voices"),
+    *("models.load", "saving.save", "sound.audio", "speaking.cast", "speaking.settings", "speaking.speak"),
+    *("voices.library", "voices.train", "voices.voices"),
 )
-
 NODES = tuple(
     node
     for name in MODULES

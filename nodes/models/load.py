@@ -1,4 +1,4 @@
-"""The nodes Load Model and Load LoRA, recognisers, and the devices of a model by ComfyUI's option strings."""
+"""The nodes Load Model, Load LoRA and Remote Model, recognisers, and devices by ComfyUI's option strings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import comfy.model_management as management
 import torch
@@ -28,12 +28,15 @@ from ...morph.checkpoint.load import choose_attention, choose_dtype
 from ...morph.hearing.whisper import Whisper, load_whisper
 from ...morph.options import ADAPTER_STRENGTH, LoadOptions
 from ...morph.setting import settings_of
+from ...serve.remote.servers import Server, find_server, listed_servers
 from .. import inputs
 from ..folders import folders
+from ..inputs import ModelSocket, listed, schema
 from ..page.progress import NodeProgress, show_progress
-from ..schema import ModelSocket, listed, schema
-from .memory import LoadedModel, ManagedModel, check_model, load_managed, shown
-from .remote import ServedModel
+from .values import LoadedModel, ManagedModel, ServedModel, check_model, load_managed, shown
+
+if TYPE_CHECKING:
+    from ...serve.remote.facts import ServerFacts
 
 log = logging.getLogger(__name__)
 
@@ -223,3 +226,41 @@ def find_adapter(name: str) -> Path:
     if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
         raise ValueError(f"adapter is {name!r}, which is not there: press R to reload the list and choose another")
     return found[name]
+
+
+NO_SERVER = "(no server is listed)"
+
+
+class RemoteModel(io.ComfyNode):
+    define_schema = schema(
+        "MorphTTSRemoteModel",
+        inputs=lambda: [
+            inputs.choice("server", listed("no remote server can be used", listed_servers, NO_SERVER)),
+            io.Boolean.Input("voice_consent", default=False),
+        ],
+        outputs=[ModelSocket.Output("remote_model")],
+        hidden=[io.Hidden.unique_id],
+    )
+
+    validate_inputs = inputs.judged(server=find_server)
+
+    @classmethod
+    def fingerprint_inputs(cls, server: str, **_: bool) -> str:
+        """Change with the server's facts; an error is shown when the node runs."""
+        try:
+            return repr(ask(find_server(server)))
+        except (ConnectionError, ValueError) as error:
+            return str(error)
+
+    @classmethod
+    def execute(cls, server: str, voice_consent: bool = False) -> io.NodeOutput:
+        with show_progress(cls.hidden.unique_id) as progress:
+            progress.say(f"asking {server}")
+            return io.NodeOutput(ServedModel(ask(find_server(server), progress), voice_consent))
+
+
+def ask(server: Server, progress: NodeProgress | None = None) -> ServerFacts:
+    """Return a server's facts; a user who cancels ends the request."""
+    from ...serve.remote.connection import ask_server
+
+    return ask_server(server, (lambda: progress(0, 1)) if progress else lambda: None)

@@ -105,14 +105,12 @@ class Run:
 
 
 def recordings_of(audio: Sequence[dict[str, Any]], is_track: bool = False) -> list[RecordedFile]:
-    """Return every recording of AUDIOs in order; facts belong to AUDIOs of one recording."""
+    """Return every recording of AUDIOs in order."""
     found: list[RecordedFile] = []
     for one in audio:
-        waveforms = to_waveforms(one)
-        facts = facts_of(one) if len(waveforms) == 1 else ()
-        for waveform in waveforms:
+        for waveform in to_waveforms(one):
             number = 0 if is_track else len(found) + 1
-            found.append(RecordedFile(waveform, one["sample_rate"], facts, number))
+            found.append(RecordedFile(waveform, one["sample_rate"], facts_of(one), number))
     if is_track and len(found) > 1:
         raise ValueError(f"track is {len(found)} recordings: connect the audio output of Render Script")
     return found

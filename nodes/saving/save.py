@@ -20,7 +20,7 @@ from ...morph.words.captions import MOST_CHARS, CaptionOptions, write_captions
 from ...postprocess.checks import check_choice, check_range
 from .. import inputs
 from ..folders import NO_FILE, chosen_file, chosen_state, input_files
-from ..schema import WordsSocket, schema
+from ..inputs import WordsSocket, schema
 from ..sound.values import Facts, SpokenWords, check_words, from_json
 from .recordings import listed, recordings_of, replace_run, write_new, write_run
 

@@ -19,9 +19,9 @@ from ...postprocess.join import Spacing, join
 from ...postprocess.loudness import Loudness, normalize_loudness, normalize_peak
 from ...postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES, Stretch, stretch
 from .. import inputs
+from ..inputs import WordsSocket, schema
 from ..models.load import load_recogniser
 from ..page.progress import show_progress
-from ..schema import WordsSocket, schema
 from .values import SpokenWords, facts_of, to_audio, to_waveforms
 
 MODES: dict[str, Callable[[np.ndarray, int, Loudness], np.ndarray]] = {
@@ -61,7 +61,7 @@ class SmoothNormalize(io.ComfyNode):
         # Audio may have no frequencies at the default cutoff.
         left_out = wanted is not None and wanted.cutoff_hz == CUTOFF_HZ and not wanted.has_effect(rate)
         filtering = None if left_out else wanted
-        facts = facts_of(audio) if len(waveforms) == 1 else ()
+        facts = facts_of(audio)
         done = []
         for waveform in waveforms:
             if trim_silence:
@@ -118,8 +118,7 @@ class SpeedPitch(io.ComfyNode):
     def execute(cls, audio: dict[str, Any], speed: float, pitch: float) -> io.NodeOutput:
         by = Stretch(speed, pitch)
         waveforms, rate = to_waveforms(audio), audio["sample_rate"]
-        facts = facts_of(audio) if len(waveforms) == 1 else ()
-        facts = tuple(replace(one, settings={**one.settings, "changed": [speed, pitch]}) for one in facts)
+        facts = [replace(one, settings={**one.settings, "changed": [speed, pitch]}) for one in facts_of(audio)]
         changed = [stretch(waveform, rate, by) for waveform in waveforms]
         lengths = [
             f"{old.shape[1] / rate:.3f} s became {new.shape[1] / rate:.3f} s"

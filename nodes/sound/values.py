@@ -83,8 +83,8 @@ def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
 
 
 def facts_of(audio: Mapping[str, Any]) -> tuple[Facts, ...]:
-    """Return an AUDIO's facts; none for sound that is not from the pack, or was changed since."""
-    known = audio.get(KEY, ())
+    """Return an AUDIO's facts; none for several recordings, and for sound of other packs or changed since."""
+    known = audio.get(KEY, ()) if len(audio["waveform"]) == 1 else ()
     return tuple(known) if all(isinstance(one, Facts) for one in known) else ()
 
 

@@ -7,9 +7,8 @@ from comfy_api.latest import io
 
 from ...morph.voice.voice import Voice
 from .. import inputs
-from ..models.memory import ManagedModel, check_cast, check_model, check_voice
-from ..models.remote import ServedModel
-from ..schema import CastSocket, ModelSocket, VoiceSocket, schema
+from ..inputs import CastSocket, ModelSocket, VoiceSocket, schema
+from ..models.values import ManagedModel, ServedModel, check_cast, check_model, check_voice
 from .characters import assign_voices, check_character, join_casts, read_names
 
 VOICES = "voices"  # the group of inputs that grows

@@ -24,12 +24,11 @@ from ...morph.voice.recording import read_recording
 from ...morph.voice.voice import Voice
 from .. import inputs
 from ..folders import kept_lines, local_checkpoint_paths, most_megabytes
-from ..models.memory import ManagedModel, check_model, check_word_check, load_managed
-from ..models.remote import ServedModel
+from ..inputs import WordsSocket, schema
+from ..models.values import ManagedModel, ServedModel, check_model, check_word_check, load_managed
 from ..page.clips import Clip, to_clip
 from ..page.live import PlayedSpeech, announce
 from ..page.progress import show_progress
-from ..schema import WordsSocket, schema
 from ..sound.values import Facts, SpokenWords, describe_seeds, facts_of_line, to_audio, words_of
 from ..voices.voices import PACKED
 from .settings import lists_of

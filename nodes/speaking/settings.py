@@ -10,10 +10,10 @@ from ...morph.setting import settings_of
 from ...morph.text.pronunciation import PronunciationList, parse_pronunciation, read_pronunciation
 from .. import inputs
 from ..folders import chosen_file, chosen_state, input_files
+from ..inputs import PronunciationSocket, SamplingSocket, WordCheckSocket, schema
 from ..models.load import load_recogniser
-from ..models.memory import shown
+from ..models.values import shown
 from ..page.progress import show_progress
-from ..schema import PronunciationSocket, SamplingSocket, WordCheckSocket, schema
 
 SUBTALKER = "subtalker_"
 TOKEN = [name for name in settings_of(TokenSampling, REQUEST) if name != "do_sample"]

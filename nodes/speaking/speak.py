@@ -1,13 +1,15 @@
-"""The nodes that speak, Generate Speech, Render Script and Dub Captions, and Script From File."""
+"""The nodes that speak: Generate Speech, Render Script, Dub Captions, Speed/Quality Sweep; and Script From File."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comfy_api.latest import io, ui
 
-from ...morph.options import FitLimits
+from ...morph.options import FitLimits, GenerateOptions, Sampling, parse_groups
 from ...morph.text.encoding import read_text_file
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
@@ -16,13 +18,18 @@ from ...morph.voice.voice import Voice
 from ...postprocess.checks import check_choice
 from .. import inputs
 from ..folders import chosen_file, chosen_state, input_files
-from ..models.memory import check_cast, check_voice
-from ..page.clips import show
-from ..schema import CastSocket, ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket, schema
-from ..sound.values import describe_seeds, to_audio
+from ..inputs import CastSocket, ModelSocket, PronunciationSocket, SamplingSocket, VoiceSocket, schema
+from ..models.values import ManagedModel, check_cast, check_model, check_voice
+from ..page.clips import show, to_clip
+from ..page.live import announce
+from ..page.progress import show_progress
+from ..sound.values import describe_seeds, facts_of_line, to_audio
 from .characters import find_characters, saved_states
-from .common import Performance, SpeakingNode, check_speaking, default_narrator, options_of, speaking_schema
+from .common import Performance, SpeakingNode, check_speaking, default_narrator, options_of, speaking_schema, to_audios
 from .settings import lists_of
+
+if TYPE_CHECKING:
+    from ...morph.speech.lines import Spoken
 
 
 class GenerateSpeech(SpeakingNode):
@@ -259,3 +266,61 @@ def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict
     if NARRATOR in {name_key(name) for name in speakers}:
         raise ValueError("voice is connected and the cast has a NARRATOR: disconnect one of them")
     return {**speakers, NARRATOR.upper(): voice}
+
+
+class SweepNode(io.ComfyNode):
+    define_schema = schema(
+        "MorphTTSSweep",
+        inputs=lambda: [
+            ModelSocket.Input("model"),
+            VoiceSocket.Input("voice"),
+            inputs.text_box("text", "The same sentence, spoken faster and faster: can you hear the difference?"),
+            inputs.language(),
+            io.String.Input("seq_groups", default="1, 3, 5, 7, 15"),
+            inputs.seed(),
+            SamplingSocket.Input("sampling", optional=True),
+        ],
+        outputs=[io.Image.Output("plot"), io.Audio.Output("lines", is_output_list=True), io.String.Output("table")],
+        hidden=[io.Hidden.unique_id],
+        is_output_node=True,
+    )
+
+    validate_inputs = inputs.judged(text=inputs.check_text)
+
+    @classmethod
+    def execute(
+        cls, model: ManagedModel, seq_groups: str, sampling: Sampling | None = None, **given: Any
+    ) -> io.NodeOutput:
+        import torch
+
+        from ...morph.speech.lines import Line
+        from ...morph.study.plot import plot_sweep
+        from ...morph.study.sweep import sweep, table
+
+        check_model(model)
+        check_voice(given["voice"])
+        inputs.check_word("language", given["language"])
+        line = Line(**given)
+        groups = parse_groups(seq_groups)
+        node, options = cls.hidden.unique_id, GenerateOptions(sampling=sampling)
+        with model.use() as ready, show_progress(node) as progress, announce(node, ready.model.sample_rate) as page:
+
+            def play(seq_groups: int, spoken: Spoken) -> None:
+                page.begin(f"SEQ_GROUPS {seq_groups}", given["text"])
+                page.play(spoken.waveform)
+
+            result = sweep(ready, line, groups, options, progress, play)
+            pairs = list(zip(result.spoken, result.rows, strict=True))
+            facts = [
+                facts_of_line(line, one, replace(options, seq_groups=row.seq_groups), ready.model.name)
+                for one, row in pairs
+            ]
+        image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
+        clips = [to_clip(one, f"SEQ_GROUPS {row.seq_groups}") for one, row in pairs]
+        # The node shows no table.
+        shown = "\n".join(
+            f"SEQ_GROUPS {row.seq_groups}: {row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}, "
+            f"distance {row.distance:.3f}"
+            for row in result.rows
+        )
+        return io.NodeOutput(image, to_audios(result.spoken, facts), table(result), ui=show(shown, clips, compare=True))

@@ -14,9 +14,8 @@ from ...morph.voice.voice import Voice
 from ...serve.terminal.folders import VOICE_FOLDER
 from .. import inputs
 from ..folders import NO_VOICE, local_checkpoints, voice_library
-from ..models.memory import ManagedModel, check_model, check_voice
-from ..models.remote import ServedModel
-from ..schema import ModelSocket, VoiceSocket, listed, schema
+from ..inputs import ModelSocket, VoiceSocket, listed, schema
+from ..models.values import ManagedModel, ServedModel, check_model, check_voice
 from .saved_voices import Fingerprint, saved_voices
 
 NO_LIST = "cannot list the voice library"

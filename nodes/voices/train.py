@@ -16,12 +16,12 @@ from ...morph.runtime.atomic_file import FileState, file_state
 from ...morph.voice.recording import SUFFIXES, Recording
 from .. import inputs
 from ..folders import folders, voice_library
+from ..inputs import ModelSocket, VoiceSocket, listed, schema
 from ..models.load import load_recogniser
-from ..models.memory import ManagedModel, check_voice, shown
+from ..models.values import ManagedModel, check_voice, shown
 from ..page.clips import show, to_clip
 from ..page.live import PlayedSpeech, announce
 from ..page.progress import NodeProgress, show_progress
-from ..schema import ModelSocket, VoiceSocket, listed, schema
 from ..sound.values import to_waveforms
 from .voices import NO_RECOGNISER
 

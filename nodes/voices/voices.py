@@ -20,17 +20,15 @@ from ...morph.voice.voice import Voice, check_design, check_transcript, known_sp
 from ...postprocess.checks import check_choice
 from .. import inputs
 from ..folders import local_checkpoints
+from ..inputs import ModelSocket, VoiceSocket, schema
 from ..models.load import load_recogniser
-from ..models.memory import ManagedModel, check_model, check_voice
-from ..models.remote import ServedModel
+from ..models.values import ManagedModel, ServedModel, check_model, check_voice
 from ..page.clips import Clip, write_clips
 from ..page.progress import show_progress
-from ..schema import ModelSocket, VoiceSocket, schema
 from ..sound.values import to_audio, to_one_waveform
 
 if TYPE_CHECKING:
     import numpy as np
-
 
 MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
 # Mode names shown in ComfyUI -> the engine's names.
@@ -91,7 +89,8 @@ class CloneVoice(io.ComfyNode):
         check_choice("mode", mode, tuple(MODES))
         notes: list[str] = []
         if audio is None:
-            audio, transcript = packed_recording()
+            packed = read_recording(PACKED)
+            audio, transcript = to_audio(packed.waveform, packed.sample_rate), packed.transcript or ""
             notes = [f"audio is not connected: cloned the pack's own recording, {PACKED.name}"]
         waveform = to_one_waveform(audio, "audio")
         if part := better_part(measure(waveform, audio["sample_rate"]), mode == "ICL"):
@@ -107,15 +106,6 @@ class CloneVoice(io.ComfyNode):
             voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
         shown = "\n".join([f"{mode} voice cloned", *notes, *voice.notes])
         return io.NodeOutput(voice, ui=ui.PreviewText(shown))
-
-
-def packed_recording() -> tuple[dict[str, Any], str]:
-    """Return the pack's own recording as AUDIO, and its words."""
-    import torch
-
-    read = read_recording(PACKED)
-    audio = {"waveform": torch.from_numpy(read.waveform)[None], "sample_rate": read.sample_rate}
-    return audio, read.transcript or ""
 
 
 class PresetVoice(io.ComfyNode):
@@ -134,11 +124,7 @@ class PresetVoice(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        speaker: str,
-        instruct: str = "",
-        custom_speaker: str = "",
-        model: ManagedModel | ServedModel | None = None,
+        cls, speaker: str, instruct: str = "", custom_speaker: str = "", model: ManagedModel | ServedModel | None = None
     ) -> io.NodeOutput:
         inputs.check_word("speaker", speaker)
         name = custom_speaker.strip() or speaker

@@ -119,7 +119,7 @@ from lab.streams import render_lines
 from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.nodes.models.memory import ManagedModel, load_managed
+from qwen3_tts_morph.nodes.models.values import ManagedModel, load_managed
 from lab.random_checkpoint import write_checkpoint
 
 options = LoadOptions(engine="graph", weights=sys.argv[2])

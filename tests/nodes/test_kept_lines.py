@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.kept.cache import LineCache
 from tests.nodes.package import load
 from tests.patience import PATIENCE
 
-routes = load("routes.routes")
+routes = load("routes")
 LEFT = f"{'a' * 64}.line.safetensors"
 
 

@@ -36,8 +36,8 @@ from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.nodes.models.load import check_same
-from qwen3_tts_morph.nodes.models.memory import ManagedModel, load_managed
-from qwen3_tts_morph.nodes.models.remote import ServedModel
+from qwen3_tts_morph.nodes.models.values import ManagedModel, load_managed
+from qwen3_tts_morph.nodes.models.values import ServedModel
 
 base = ManagedModel([load_managed(Path(sys.argv[1]), LoadOptions(engine="graph"))])
 adapter = read_adapter(Path(sys.argv[2]))

@@ -17,7 +17,7 @@ from qwen3_tts_morph.serve.api.options import why_refused
 from tests.nodes.package import load
 from tests.patience import PATIENCE
 
-live, routes = load("page.live"), load("routes.routes")
+live, routes = load("page.live"), load("routes")
 PAGE = "the page"
 
 

@@ -1,4 +1,7 @@
-"""Wrap the model for ComfyUI's memory management, which moves it off the GPU when other models need memory."""
+"""The values of the model socket: a model under ComfyUI's memory management, or a speech server.
+
+ComfyUI moves a model off the GPU when other models need memory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import comfy.model_management as management
 import torch
@@ -19,12 +22,12 @@ from ...morph.model.model import Model
 from ...morph.options import LoadOptions
 from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.recording import Recording, clone_recording
-from ...morph.voice.voice import Voice
-from .remote import ServedModel
+from ...morph.voice.voice import Voice, check_design
 
 if TYPE_CHECKING:
     from ...morph.batch.speech import Speaks
     from ...morph.synthesizer import Engine, Synthesizer
+    from ...serve.remote.facts import ServerFacts
 
 log = logging.getLogger(__name__)
 
@@ -203,6 +206,61 @@ def on_devices(models: Sequence[LoadedModel], memory: int = 0) -> Iterator[list[
             f"{error}\nThe GPU is out of memory: lower batch_size, use shorter texts or the 0.6B checkpoint, or "
             "close other programs that use the GPU. The model stays usable for the next run."
         ) from error
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """The value of the model socket for a server; see ``ManagedModel``. ``consent``: cloned voices may be sent."""
+
+    facts: ServerFacts
+    consent: bool = False
+
+    @contextmanager
+    def open(self, rows: int, cast: Mapping[str, Voice] | None = None) -> Iterator[Speaks]:
+        """Yield the server's backend; ConnectionError if it is gone, ValueError for a character's own model."""
+        from ...serve.remote.connection import ServerGone
+        from ...serve.remote.speaks import RemoteSpeaks
+
+        if own := [name for name, voice in (cast or {}).items() if voice.by is not None]:
+            raise ValueError(
+                f"{own[0]} has a model of its own, and model is server {self.facts}, which speaks all lines: "
+                "disconnect that model from Cast"
+            )
+        try:
+            with RemoteSpeaks(self.facts, self.consent, rows) as speaks:
+                yield speaks
+        except ServerGone as error:  # the page shows other than built-in types with their module's path
+            raise ConnectionError(str(error)) from error
+
+    def use(self) -> NoReturn:
+        raise ValueError(
+            f"model is server {self.facts}, and this node needs one of this computer: connect Load Qwen3-TTS Model"
+        )
+
+    def with_adapter(self, *_: object) -> NoReturn:
+        raise ValueError(
+            f"model is server {self.facts}, which speaks with the adapter that it was started with: start it with "
+            "--lora, and connect it without this node"
+        )
+
+    def speakers(self) -> list[str]:
+        return list(self.facts.voices)
+
+    def clone_recording(self, recording: Recording) -> NoReturn:
+        raise ValueError(
+            f"voice {recording.name!r} is a recording, and model is server {self.facts}: clone and save it on this "
+            "computer first, with Clone Voice and Save Voice"
+        )
+
+    def preset_voice(self, speaker: str, instruct: str) -> Voice:
+        """Return one of the server's voices; ValueError if it does not have it."""
+        name = self.facts.speaker(speaker)
+        return Voice("preset", self.facts.size, name=name, speaker=name, instruct=instruct.strip() or None)
+
+    def design_voice(self, description: str) -> Voice:
+        """Return a voice from a description, which the server reads with each line."""
+        instruct = check_design(description)
+        return Voice("design", self.facts.size, name="designed voice", instruct=instruct)
 
 
 # Links: a caller of ComfyUI's API may send any value.

@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 from tests.nodes.package import load
 from tests.patience import PATIENCE
 
-routes = load("routes.routes")
+routes = load("routes")
 
 ANNA = Voice("x_vector", "0b6", "Anna", torch.arange(8) / 8)
 OLD = Voice("design", "1b7", "Old", instruct="an old man")

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp import web
 
-from ...morph.voice.file import MOST_BYTES
-from ...morph.voice.fits import list_presets
-from ...morph.voice.library import VoiceLibrary
-from ...serve.api.options import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
-from ..page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
-from ..voices.saved_voices import APP_KEY as SAVED_KEY
-from ..voices.saved_voices import SavedVoices
+from ..morph.voice.file import MOST_BYTES
+from ..morph.voice.fits import list_presets
+from ..morph.voice.library import VoiceLibrary
+from ..serve.api.options import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
+from .page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
+from .voices.saved_voices import APP_KEY as SAVED_KEY
+from .voices.saved_voices import SavedVoices
 
 if TYPE_CHECKING:
-    from ...morph.kept.cache import LineCache
+    from ..morph.kept.cache import LineCache
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +51,9 @@ def add_routes(server: Any) -> None:
     """Add the routes to ComfyUI's ``PromptServer``, unless they are there."""
     from comfy.cli_args import args
 
-    from ..folders import checkpoint_labels, kept_lines, local_checkpoints, voice_library
-    from ..speaking.common import APP_KEY as DEFAULT_KEY
-    from ..speaking.common import DefaultModel
+    from .folders import checkpoint_labels, kept_lines, local_checkpoints, voice_library
+    from .speaking.common import APP_KEY as DEFAULT_KEY
+    from .speaking.common import DefaultModel
 
     if any(getattr(route, "path", "").startswith(ROOT) for route in server.routes):
         log.warning("another pack serves %s: speech does not play while it is generated", ROOT)
@@ -94,7 +94,7 @@ def drop_nulls(request: dict[str, Any]) -> dict[str, Any]:
 def text_inputs() -> dict[str, list[str]]:
     from comfy_api.latest import io
 
-    from .. import NODES
+    from . import NODES
 
     schemas = [one.define_schema() for one in NODES]
     return {one.node_id: [it.id for it in one.inputs if isinstance(it, io.String.Input)] for one in schemas}

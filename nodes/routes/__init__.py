@@ -1,1 +1,0 @@
-"""The HTTP routes that the pack adds to ComfyUI's server."""
