@@ -6,7 +6,7 @@ from comfy_api.latest import ComfyExtension, io
 
 MODULES = (
     *("models.load", "saving.save", "sound.audio", "speaking.cast", "speaking.settings", "speaking.speak"),
-    *("voices.library", "voices.train", "voices.voices"),
+    *("voices.train", "voices.voices"),
 )
 NODES = tuple(
     node

@@ -53,27 +53,19 @@ def stretch(waveform: Waveform, sample_rate: int, options: Stretch) -> Waveform:
     if options.changes_nothing:
         return waveform.copy()
     channels = np.ascontiguousarray(np.atleast_2d(waveform), dtype=np.float32)
-    made = _processor(len(channels), sample_rate, options).process(channels)
-    ceiling = max(1.0, peak_of(waveform))
-    fitted = _fit(made, stretched_length(waveform.shape[-1], options.speed))
-    clipped = np.clip(fitted, -ceiling, ceiling).astype(waveform.dtype)
-    return clipped[0] if waveform.ndim == 1 else clipped
-
-
-def _processor(channels: int, sample_rate: int, options: Stretch) -> Any:
     processor = _library().Stretch(SEED)
     hop = max(1, round(BLOCK_S * sample_rate / HOPS_IN_BLOCK))
-    processor.configure(channels, HOPS_IN_BLOCK * hop, hop)
+    processor.configure(len(channels), HOPS_IN_BLOCK * hop, hop)
     processor.setTimeFactor(options.speed)
     if options.semitones:
         processor.setTransposeSemitones(options.semitones)
-    return processor
-
-
-def _fit(made: np.ndarray, length: int) -> np.ndarray:
-    """Return exactly ``length`` samples: the library may round by one differently."""
-    missing = max(0, length - made.shape[-1])
-    return np.pad(made, ((0, 0), (0, missing)))[:, :length]
+    made = processor.process(channels)
+    # The library may round by one differently.
+    length = stretched_length(waveform.shape[-1], options.speed)
+    fitted = np.pad(made, ((0, 0), (0, max(0, length - made.shape[-1]))))[:, :length]
+    ceiling = max(1.0, peak_of(waveform))
+    clipped = np.clip(fitted, -ceiling, ceiling).astype(waveform.dtype)
+    return clipped[0] if waveform.ndim == 1 else clipped
 
 
 def _library() -> Any:

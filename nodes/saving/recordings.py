@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...morph.audio.formats import TAGGED
-from ...morph.audio.reader import read_content
+from ...morph.audio.formats import TAGGED, read_content
 from ...morph.runtime.atomic_file import name_beside
 from ...morph.text.names import confine, file_names
 from ...morph.text.pronunciation import shown_text

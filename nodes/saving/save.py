@@ -10,8 +10,7 @@ from typing import Any
 import folder_paths
 from comfy_api.latest import io, ui
 
-from ...morph.audio.formats import FILES, TAGGED
-from ...morph.audio.reader import read_comment
+from ...morph.audio.formats import FILES, TAGGED, read_comment
 from ...morph.audio.writer import check_fits, encode_tagged
 from ...morph.text.encoding import check_encodable
 from ...morph.text.names import check_name, confine

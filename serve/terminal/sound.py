@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...morph.audio.formats import RECORDED
-from ...morph.audio.reader import is_installed, read_compressed
+from ...morph.audio.formats import RECORDED, is_installed, read_compressed
 from ...morph.runtime import atomic_file
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ load.list_checkpoints = fail
 assert shown() == [DEMO_VOICE, *PUBLISHED]
 """
 EXTRA_VOICES = """
-from qwen3_tts_morph.nodes.voices.library import LoadVoice
+from qwen3_tts_morph.nodes.voices.voices import LoadVoice
 
 print(LoadVoice.define_schema().inputs[0].options)
 """

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from qwen3_tts_morph.morph.audio.formats import TAGGED
-from qwen3_tts_morph.morph.audio.reader import read_comment
+from qwen3_tts_morph.morph.audio.formats import TAGGED, read_comment
 from qwen3_tts_morph.morph.audio.writer import check_fits, encode_tagged
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, LineReport, Spoken, take_seed
