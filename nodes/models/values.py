@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -145,7 +145,8 @@ class ManagedModel:
             speaks: dict[ManagedModel, Speaks] = {}
             for one in models:
                 batches = [Batch(part.synthesizer, rows, linger_s=None) for part in one.models]
-                speaks[one] = opened.enter_context(batches[0] if len(batches) == 1 else Fleet(batches))
+                engine: AbstractContextManager[Speaks] = batches[0] if len(batches) == 1 else Fleet(batches)
+                speaks[one] = opened.enter_context(engine)
             main = speaks.pop(self)
             yield ByVoice(main, speaks) if speaks else main
 
