@@ -87,15 +87,11 @@ def _folders_in(folder: Path) -> list[Path]:
     except OSError as error:
         _say_skipped(folder, str(error))
         return []
-    return [folder / name for name in names if os.path.isdir(folder / name) and _has_text_name(folder / name)]
-
-
-def _has_text_name(path: Path) -> bool:
-    """Return whether a name is Unicode: other bytes can be neither shown as a label nor sent back by the page."""
-    if is_encodable(path.name):
-        return True
-    _say_skipped(path, "its name is not Unicode: rename it")
-    return False
+    folders = [folder / name for name in names if os.path.isdir(folder / name)]
+    for path in folders:
+        if not is_encodable(path.name):  # other bytes can be neither shown as a label nor sent back by the page
+            _say_skipped(path, "its name is not Unicode: rename it")
+    return [path for path in folders if is_encodable(path.name)]
 
 
 def is_checkpoint(path: Path) -> bool:

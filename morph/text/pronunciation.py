@@ -57,9 +57,6 @@ class _Node:
     exact: dict[str, str] = field(default_factory=dict)  # of words with a capital
     any_case: str | None = None
 
-    def reading(self, words: str) -> str | None:
-        return self.exact.get(words, self.any_case)
-
 
 @dataclass(frozen=True)
 class PronunciationList:
@@ -92,7 +89,7 @@ class PronunciationList:
             if following is None:
                 break
             node, said = following, said + tokens[index]
-            if (read := node.reading(said)) is not None:
+            if (read := node.exact.get(said, node.any_case)) is not None:
                 found = index + 1, read
         return found
 

@@ -2,7 +2,7 @@
 
 import re
 
-from ..lists import table
+from ..lists import alternatives_of, table
 from .numerals import TENS, in_pairs, ordinal, plural, small_number, spell_digits
 from .rules import Rule, alternatives, rule
 
@@ -35,10 +35,7 @@ SHORT_DECADE = re.compile(
 )
 ERA = re.compile(r"(?:(?<=\d)|(?<=century)) ?(AD|BC|CE|BCE)\b|\b(AD)(?= \d)")
 ERAS = {"AD": "ay dee", "BC": "bee see", "CE": "see ee", "BCE": "bee see ee"}
-BEFORE_DAY = (
-    r"(?i:on|since|until|till|due|dated|born|(?:deadline|birthday|b-day|date|day|wedding|meeting|exam|election|party)"
-    r" (?:is|was)|(?:mon|tues|wednes|thurs|fri|satur|sun)day,?) "
-)
+BEFORE_DAY = rf"(?i:{alternatives_of('dates.before_day')}) "
 # on 5/12
 SHORT_DATE = re.compile(rf"\b({BEFORE_DAY})(1[0-2]|0?[1-9])/(3[01]|[12]\d|0?[1-9])(?![\w/-]|\.\d| of\b)")
 # 9/11/01

@@ -59,11 +59,8 @@ HUNDREDS = table("figures.hundreds")
 SPACED_THOUSANDS = re.compile(r"(?<![\w.,$/+-])(?<!\d )([1-9]\d{0,2}(?: 000){1,3})(?! ?\d|[.,]\d|\w)")
 NOT_FOUND = re.compile(r"\b((?i:error|code|code is|an?|the|http) )?404\b(?(1)(?!-|[.,]\d| [a-z]+s\b)|(?= errors?\b))")
 # Flight 370, Room 101: said as years are.
-NAMED_NUMBER = re.compile(
-    r"\b((?:Boeing|Airbus|Porsche|RTX|GTX|Ryzen \d|[Ff]light|[Hh]ighway|Interstate|[Rr]oute|Area|Levi's|"
-    r"[Rr]oom|[Ss]uite|[Aa]partment|[Bb]us|[Pp]ort|[Cc]hannel) "
-    r"(?:[A-Z](?= ?\d)|[A-Z]{2}\b)?) ?(?<=[A-Z ])([1-9]\d\d\d?)\b(?![-.,]\d)"
-)
+NAMED = alternatives_of("figures.named")
+NAMED_NUMBER = re.compile(rf"\b((?:{NAMED}) (?:[A-Z](?= ?\d)|[A-Z]{{2}}\b)?) ?(?<=[A-Z ])([1-9]\d\d\d?)\b(?![-.,]\d)")
 ELEMENTS = "Al|Ag|Ar|Au|Ba|Br|Ca|Cl|Cr|Cu|Fe|He|Hg|Li|Mg|Mn|Na|Ne|Ni|Pb|Si|Sn|Ti|Zn|B|C|F|H|I|K|N|O|P|S|U"
 FORMULA = re.compile(
     rf"\b(?!NaN\b)(?=[A-Za-z]{{1,6}}\d|[A-Z][a-z]?[A-Z][a-z]?[A-Z]?\b(?<![A-Z]{{2}})|[A-Z][a-z][A-Z]{{1,2}}\b)(?:(?:{ELEMENTS})\d{{0,2}}){{2,8}}\b(?!\.\d)"

@@ -32,9 +32,7 @@ RULERS = alternatives_of("numerals.rulers")
 FIRST_NAMES = alternatives_of("numerals.first_names")
 # Thurston Howell III
 NAMESAKE = re.compile(rf"\b((?:{FIRST_NAMES}) (?:[A-Z]\. )?[A-Z][a-z]{{2,15}}),? (II|III|IV)\b")
-RULED = re.compile(
-    r" (?:was|is|never|also|became|had|lost|won|came|built|took|sent|made|wrote|fled|fought|[a-z]{2,12}ed)\b"
-)
+RULED = re.compile(rf" (?:{alternatives_of('numerals.ruled')})\b")
 TITLE = re.compile(r"King|Queen|Emperor|Tsar|Pope")
 # IV and VI after a name, and before a word that continues the sentence: Rocky IV is a film.
 BEHIND_NAME = re.compile(

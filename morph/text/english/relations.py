@@ -79,10 +79,7 @@ OUT_OF = re.compile(
     r"(?![\w/-]|\.\d| (?:of (?:an?|the)|inch|mile|cup|second)\b)|(\d)/(5)(?= (?:stars?|rating)\b)|"
     r"(\d\.\d)/(\d)(?![\w/]|\.\d))|(?:(?<=scored )|(?<=got ))(\d{1,3})/(\d{1,3})(?![\w/]| of | cup| inch)"
 )
-SCORED = (
-    r"voted|vote was|votes? of|vote|odds(?: \w+)?|"
-    r"won|lost|score was|score is|score of|beats? \w+|defeated \w+|drew|tied|led|leads?|leading|trailed"
-)
+SCORED = alternatives_of("relations.scored")
 # odds of 5/1, the 10/1 favourite
 SHOT = re.compile(
     r"(?i)(\bodds(?: \w+)? |\bpriced at )?(?<![\w./$])(\d{1,3})/([1-9]\d?)\b"

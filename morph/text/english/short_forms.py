@@ -83,9 +83,7 @@ PARTS = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d]")
 KEYS = {"ctrl": "control", "cmd": "command"}
 # Without a path: only endings that are no words, since "the end.then" is no page.
 ENDING = re.compile(r"(?<![\w.])\.(com|org|net|NET|edu|gov|pdf|exe|zip|csv|txt|jpg)\b(?!\.\w)")  # a .com site
-DOMAIN = re.compile(
-    r"(?<![\w@./-])((?:[\w-]+\.)+(?:org|net|edu|gov|info|biz|io|ai|app|dev|tv|xyz|de|fr|nl|eu|ch|jp|uk|au|ca))(?![\w/]|\.\w)"
-)
+DOMAIN = re.compile(rf"(?<![\w@./-])((?:[\w-]+\.)+(?:{alternatives_of('short_forms.domains')}))(?![\w/]|\.\w)")
 UNSPEAKABLE = re.compile("[b-df-hj-np-tv-xz]{2,4}")
 SPELLED_ENDS = word_set("short_forms.spelled_ends")
 # States after a town: Portland, OR.

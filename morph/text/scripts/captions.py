@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from ..encoding import check_encodable
 from ..names import name_key
 from .cues import Cue, read_cues, share_time
-from .script import KNOWN_TAG, NARRATOR, RESERVED, ScriptError, ScriptLine, read_lines, report_faults
+from .script import COLON, KNOWN_TAG, NARRATOR, RESERVED, ScriptError, ScriptLine, read_lines, report_faults
 
 NOTE = "\u2669\u266a\u266b\u266c\U0001f3b5\U0001f3b6"
 BRACKETS = re.compile(r"\[[^\[\]]*\]")
@@ -54,7 +54,6 @@ DASH = re.compile(r"^[-\u2010-\u2014]\s*", re.MULTILINE)
 SURE_DASH = re.compile(r"^[-\u2010-\u2014](?!\d)\s*", re.MULTILINE)  # no minus
 SUNG = re.compile(r"#+(?![#\d])")
 CLOSING_HASH = re.compile(r" #+\Z")  # after what is sung
-HEAD = re.compile("([^:\uff1a]*)[:\uff1a](.*)", re.DOTALL)
 
 
 def without_sounds(text: str) -> str:
@@ -207,7 +206,7 @@ def _name_first(said: str, cast: dict[str, str]) -> str:
     found = REMARKS.fullmatch(said)
     if not found or not _is_named(found[2], cast):
         return said
-    name, words = re.split("[:\uff1a]", found[2], maxsplit=1)
+    name, words = COLON.split(found[2], maxsplit=1)
     return f"{name}: {found[1]}{words.lstrip()}"
 
 
@@ -232,8 +231,8 @@ def _is_named(said: str, cast: dict[str, str]) -> bool:
 
 def _head(said: str) -> str | None:
     """Return the words before the first colon, without brackets; None without a colon."""
-    head = HEAD.fullmatch(BRACKETS.sub("", said))
-    return head[1].strip() if head else None
+    head, *text = COLON.split(BRACKETS.sub("", said), maxsplit=1)
+    return head.strip() if text else None
 
 
 def _in_cast(name: str, cast: dict[str, str]) -> bool:
