@@ -122,7 +122,7 @@ class TrainVoice(io.ComfyNode):
                 announce(node, ready.model.sample_rate) as page,
             ):
                 whisper = None if recogniser == NO_RECOGNISER else load_recogniser(recogniser, progress)
-                display = NodeDisplay(progress, page, asked.recordings[0].transcript or "")
+                display = NodeDisplay(progress, page)
                 display.trained = train_voice(ready.model, asked, whisper, places, display)
                 return display
         finally:
@@ -134,8 +134,8 @@ class NodeDisplay:
 
     trained: TrainedVoice
 
-    def __init__(self, progress: NodeProgress, page: PlayedSpeech, text: str):
-        self.say, self._progress, self._page, self._text = progress.say, progress, page, text
+    def __init__(self, progress: NodeProgress, page: PlayedSpeech):
+        self.say, self._progress, self._page = progress.say, progress, page
         self.samples: list[tuple[str, Spoken]] = []
 
     def advance(self, done: int, of: int, left: str) -> None:
@@ -197,7 +197,7 @@ def request_of(one: Mapping[str, Any], audio: Sequence[Any], transcripts: Sequen
     folder = find_folder(one["folder"])
     recordings, refused = ([], {}) if folder is None else read_folder(folder)
     recordings = recordings + listed_recordings(audio, transcripts)
-    if not recordings:
+    if not recordings and not refused:
         raise ValueError("there are no recordings: choose a folder, or connect audio")
     options = Training(
         rank=one.get("rank", 16),

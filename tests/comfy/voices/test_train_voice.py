@@ -26,6 +26,8 @@ def user_files(base_dir: Path, model_folders: Path) -> None:
     for seed in range(5):
         write(base_dir / "input" / "anna", f"{seed}", speech(1.2, seed))
     write(base_dir / "input" / "anna", "short", speech(0.2))
+    (base_dir / "input" / "broken").mkdir()
+    (base_dir / "input" / "broken" / "a.wav").write_text("no sound")
 
 
 def trained(**changes: Any) -> Graph:
@@ -115,6 +117,7 @@ def test_recordings_may_come_as_a_list_with_their_texts(server: ComfyServer) -> 
         ({"name": "../up"}, "name"),
         ({"folder": "../models"}, "which has no recordings in ComfyUI's input folder: press R"),
         ({"folder": "(no folder)"}, "there are no recordings: choose a folder, or connect audio"),
+        ({"folder": "broken"}, "no recording can be used: a.wav: cannot be read as a recording"),
         ({"transcripts": ["texts", 0]}, "transcripts are 1 and audio has 0 recordings: connect one for each"),
     ],
 )
