@@ -77,7 +77,8 @@ def test_a_voice_is_trained_spoken_with_and_found_in_the_lists(
     assert rerun.ok and "It was trained before with the same inputs." in shown(rerun, "report")
     assert (folder / "adapter_model.safetensors").read_bytes() == saved
     command = [
-        *(sys.executable, ROOT / "speak.py", "train", base_dir / "input" / "anna", "--name", "anna", "--consent"),
+        *(sys.executable, ROOT / "speak.py", "--here", "train", base_dir / "input" / "anna"),
+        *("--name", "anna", "--consent"),
         *("--recogniser", "off", "--layers", "talker", "--rank", "2", "--steps", "3", "--rate", "0.01", "--batch", "2"),
         *("--checkpoint", model_folders / "Qwen3-TTS-12Hz-0.6B-Base", "--device", "cpu", "--comfyui", base_dir),
     ]
