@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -315,21 +316,16 @@ class Speaker:
 
     def prepare_rest(self) -> None:
         """Prepare for concurrent, long and offline requests in idle time; BatchClosed."""
-        began = time.perf_counter()
+        began, voice = time.perf_counter(), self._warm_voice()
+        options = self._warm_options(self.options.seq_groups, WARM_SECONDS)
         for batch in self._batches:
             while batch.between_lines(batch.synthesizer.engine.prepare_next).result():
                 pass
             if batch.ahead.lines:  # a CPU captures nothing
-                self._speak_several(batch)
+                with suppress(Busy):  # requests have prepared the same
+                    speak_lines(batch, [Line(WARM_TEXT, voice)], options, live=False)
+                    speak_lines(batch, lines_beside(batch, voice, self.options.waiting), options)
         self._tell("all is prepared", time.perf_counter() - began)
-
-    def _speak_several(self, batch: Batch) -> None:
-        voice, options = self._warm_voice(), self._warm_options(self.options.seq_groups, WARM_SECONDS)
-        try:
-            speak_lines(batch, [Line(WARM_TEXT, voice)], options, live=False)
-            speak_lines(batch, lines_beside(batch, voice, self.options.waiting), options)
-        except Busy:
-            log.debug("requests have prepared the same")
 
     def _warm(self, batch: Batch) -> None:
         voice, usual, is_gpu = self._warm_voice(), self.options.seq_groups, batch.ahead.lines > 0
