@@ -7,6 +7,7 @@ warp takes about two cycles per instruction. See ``docs/kernels.md``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +21,9 @@ from ..model.weights.int8 import Int8Weight
 if TYPE_CHECKING:
     from ..frame.buffers import Buffers, LastPositions, PrefillBatch
     from ..frame.weights import Weights
+
+
+log = logging.getLogger(__name__)
 
 OLDEST_CAPABILITY = (8, 0)
 
@@ -98,10 +102,34 @@ def choose_frame(weights: Weights) -> tuple[Passes, str | None]:
     if reason is not None:
         return torch_passes(), reason
     try:
-        from .frame import advance, begin_lines, decode_frame, predict_codes, run_prompt, start_lines
+        from .frame import PromptOps, advance, begin_lines, decode_frame, predict_codes, run_prompt, start_lines
         from .plan import Plan
-        from .prefill import PromptOps
     except Exception as error:  # a Triton that lacks what the kernels use, or is broken
         return torch_passes(), f"the Triton kernels cannot be imported: {error}"
     prompt = run_prompt if Plan.of(weights.first_head.device).runs_prompts(weights.talker.layers[0].qkv) else None
     return Passes(decode_frame, predict_codes, advance, begin_lines, start_lines, PromptOps(), prompt), None
+
+
+@torch.inference_mode()
+def preload(name: str) -> None:
+    """Load CUDA's context, libraries and Triton's modules for a device, or "auto", before its first use.
+
+    The host may do other work meanwhile. Later use raises failures again.
+    """
+    try:
+        device = torch.device("cuda" if name == "auto" else name)
+        if device.type != "cuda" or not torch.cuda.is_available():
+            return
+        with torch.cuda.device(device):
+            ones = torch.ones(1, 16, 16, dtype=torch.bfloat16, device=device)
+            torch.matmul(ones, ones)
+            torch.nn.functional.conv1d(ones, ones)
+            if available(device) is None:
+                # The first launch makes Triton hash its own files, for the keys of its cache.
+                from . import frame  # noqa: F401
+                from .codec import ops  # noqa: F401
+                from .rows import RowKernels
+
+                RowKernels().gate(ones)
+    except Exception:  # of many types; later use of the device reports it
+        log.debug("%s could not be preloaded", name, exc_info=True)

@@ -15,6 +15,9 @@ from ..model.weights.int8 import Int8Weight
 from ..model.weights.linear import Weight
 from .precompile import Launch, run
 
+SUM_WIDTH = 16  # columns of the residual stream whose squares are summed together, for the next RMSNorm
+
+
 LANES = 32  # threads per warp
 WARP_BYTES = 512  # read by a warp in one instruction: 16 bytes per lane
 FEWEST_PROGRAMS = 128  # about one program per multiprocessor of a large GPU

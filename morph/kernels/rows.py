@@ -1,17 +1,23 @@
-"""Residual addition with RMSNorm, and SwiGLU, between GEMMs of several rows: one memory pass each."""
+"""Between GEMMs of several rows: residual addition with RMSNorm, SwiGLU, and RoPE; one memory pass each.
+
+RoPE of queries and keys comes after RMSNorm if there is one, and before the write of keys and values to the cache.
+"""
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 
-from ..model.layers import RowOps
+from ..model.layers import Angles, RowOps
 from .pdl import launch_dependents, wait_for_inputs
 from .precompile import Launch, run
 
 COLUMNS = 1024  # per program
+HEADS = 8  # per program of ``rotate_and_store``
 
 
 @triton.jit
@@ -91,3 +97,83 @@ class RowKernels(RowOps):
             WIDTH=width, BLOCK=triton.next_power_of_2(width),
         )  # fmt: skip
         return sums, normed
+
+
+@triton.jit(do_not_specialize=("length",))
+def rotate_and_store(
+    qkv, gains, eps, cos, sin, out, keys, values, lines, slots, stride, head_stride, length,
+    HEADS: tl.constexpr, COUNT: tl.constexpr, KEPT: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """RMSNorm and RoPE of some heads of one row, float32 inside; program ``(row, block of heads)``.
+
+    Args:
+        qkv: ``[R, COUNT + KV, D]``: HEADS queries, KV = COUNT - HEADS keys, and as many values; row i is new position
+            ``i % length`` of line ``i // length``.
+        gains: the norms' weights, float32 ``[COUNT, D]``; None: no norm.
+        cos, sin: float32 ``[length, D]``, or with ``slots`` ``[R, D]``; the first half of the sines is negated.
+        out: ``[R, KEPT, D]``: the queries, or queries and keys.
+        keys, values: ``[B, KV, T, D]``, strides of B and KV.
+        lines: int64, each line's index in B; None: its number.
+        slots: int64 ``[R]``, each row's index in T; None: its position.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    column = tl.arange(0, D // 2)[None, :]
+    mask = (head < COUNT) & (column < D // 2)
+    source = qkv + row * (2 * COUNT - HEADS) * D
+    offsets = head * D + column
+    low = tl.load(source + offsets, mask=mask, other=0.0).to(tl.float32)
+    high = tl.load(source + offsets + D // 2, mask=mask, other=0.0).to(tl.float32)
+    if gains is not None:
+        squares = tl.sum(low * low + high * high, axis=1)
+        scale = tl.rsqrt(squares / D + eps)[:, None]
+        low *= scale * tl.load(gains + offsets, mask=mask, other=0.0)
+        high *= scale * tl.load(gains + offsets + D // 2, mask=mask, other=0.0)
+    line = row // length if lines is None else tl.load(lines + row // length)
+    slot = row % length if slots is None else tl.load(slots + row)
+    angle = (row % length if slots is None else row) * D + column
+    rotated_low = low * tl.load(cos + angle) + high * tl.load(sin + angle)
+    rotated_high = high * tl.load(cos + angle + D // 2) + low * tl.load(sin + angle + D // 2)
+    dtype = out.dtype.element_ty
+    kept, is_key = mask & (head < KEPT), mask & (head >= HEADS)
+    target = out + row * KEPT * D + offsets
+    tl.store(target, rotated_low.to(dtype), mask=kept)
+    tl.store(target + D // 2, rotated_high.to(dtype), mask=kept)
+    place = line * stride + (head - HEADS) * head_stride + slot * D + column
+    tl.store(keys + place, rotated_low.to(dtype), mask=is_key)
+    tl.store(keys + place + D // 2, rotated_high.to(dtype), mask=is_key)
+    value = source + (head + COUNT - HEADS) * D + column
+    tl.store(values + place, tl.load(value, mask=is_key), mask=is_key)
+    tl.store(values + place + D // 2, tl.load(value + D // 2, mask=is_key), mask=is_key)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cache that gets keys and values: arguments of ``rotate_and_store``."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    lines: torch.Tensor | None = None
+    slots: torch.Tensor | None = None
+
+
+def rotate(
+    launch: Launch,
+    qkv: torch.Tensor,
+    angles: Angles,
+    target: Target,
+    norm: tuple[torch.Tensor, float] | None = None,
+) -> torch.Tensor:
+    """Rotate ``qkv`` ``[B, N, COUNT + KV, D]``; return the queries, and with a ``norm`` the keys after them."""
+    qkv, (gains, eps) = qkv.contiguous(), norm or (None, 0.0)
+    kv_heads, head_dim = target.keys.shape[1], qkv.shape[3]
+    count = qkv.shape[2] - kv_heads
+    kept = count - kv_heads if gains is None else count
+    out = qkv.new_empty(*qkv.shape[:2], kept, head_dim)
+    block = min(HEADS, triton.next_power_of_2(count))
+    launch(
+        rotate_and_store, (out.shape[:2].numel(), triton.cdiv(count, block)), qkv, gains, eps, angles.cos.contiguous(),
+        angles.sin.contiguous(), out, target.keys, target.values, target.lines, target.slots, target.keys.stride(0),
+        target.keys.stride(1), qkv.shape[1], HEADS=count - kv_heads, COUNT=count, KEPT=kept, D=head_dim, BLOCK=block,
+    )  # fmt: skip
+    return out

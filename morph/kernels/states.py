@@ -10,8 +10,7 @@ from ..model.alignment import AlignmentProbe
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
 from ..model.weights.linear import Weight
-from .constants import SUM_WIDTH
-from .plan import Plan
+from .plan import SUM_WIDTH, Plan
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def run_server(options: ServerOptions) -> None:
     sys.setswitchinterval(SWITCH_S)
     gc.disable()  # until the first line is spoken: collections take a tenth of the imports' time in vain
     try:
-        from ...morph.kernels.preload import preload
+        from ...morph.kernels import preload
 
         for name in options.all_devices:  # GPUs are prepared beside imports and the weights
             threading.Thread(target=preload, args=(name,), name="speech warm-up", daemon=True).start()

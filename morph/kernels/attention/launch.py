@@ -12,11 +12,9 @@ from ..linear.launch import as_words, project
 from ..linear.tiles import LONGEST_SEGMENT, GemvShape, gemv_tile
 from ..plan import FEWEST_PROGRAMS, WARP_BYTES, Plan, launch
 from ..states import CacheSpan, Inputs, Projection, Residual
-from .batch import attend_batch
+from .batch import attend_batch, attend_pair
 from .one_line import attend_line, attend_o_proj, combine_o_proj
-from .pair import attend_pair
-from .prompt import attend_prompt
-from .split import attend_split, combine_splits
+from .split import attend_prompt, attend_split, combine_splits
 
 DOT_QUERIES = 16  # rows that tl.dot multiplies, at least
 SHORT_CONTEXT = 32  # positions that one block holds: a frame's 16 always fit

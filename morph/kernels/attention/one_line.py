@@ -15,8 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ..linear.gemv import add_products, load_scales, load_tiles, share
-from ..linear.int8 import WORD, order_columns
+from ..linear.gemv import WORD, add_products, load_scales, load_tiles, order_columns, share
 from ..pdl import launch_dependents, wait_for_inputs
 from .heads import (
     LOG2_E,

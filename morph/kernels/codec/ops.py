@@ -13,8 +13,7 @@ from ...codec.weights import BlockWeights, Pair, SnakeWeights, Unit
 from ...model.layers import Angles
 from ..plan import is_hopper
 from ..precompile import Launch, compile_in_parallel, compile_only, run
-from ..rotate import Target, rotate
-from ..rows import RowKernels
+from ..rows import RowKernels, Target, rotate
 from .conv import MOST_TAPS, ConvTile, convolve, last_conv, residual_unit, split_channels, sum_taps
 from .snake import activate
 

@@ -20,6 +20,6 @@
 
 After split-K (``gemm`` above 32 rows, ``gemm_held``, ``gemm_folded`` with a ring, never with SwiGLU),
 ``reduce_split_k`` adds up the partials and applies the epilogue. One line's output projection is a GEMV inside
-``attention/one_line.py``. cuBLAS computes a prefill's linear layers (``prefill.py``), except a single line's short
+``attention/one_line.py``. cuBLAS computes a prefill's linear layers (``frame.PromptOps``), except a single line's short
 prompt (``frame.run_prompt``).
 """

@@ -14,12 +14,12 @@ import os
 import triton
 import triton.language as tl
 
-from .. import constants
+from .. import plan
 from ..pdl import launch_dependents, wait_for_inputs
 from .gemv import load_scales, silu
 
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
-SUM_WIDTH = tl.constexpr(constants.SUM_WIDTH)
+SUM_WIDTH = tl.constexpr(plan.SUM_WIDTH)
 
 
 @triton.jit

@@ -6,8 +6,7 @@ import torch
 import triton
 
 from ...model.weights.linear import split_scales
-from ..constants import SUM_WIDTH
-from ..plan import Plan, launch
+from ..plan import SUM_WIDTH, Plan, launch
 from ..rows import COLUMNS, add_and_norm, swiglu
 from ..states import Inputs, Projection, Residual
 from .gemm import gemm, reduce_split_k
@@ -126,7 +125,7 @@ def _launch_tile(plan: Plan, tile: GemmTile, product: Arguments, epilogue: Argum
     arguments |= {"STAGES": tile.stages, "SPLIT_K": tile.split_k}
     arguments["SUMS"] = triton.next_power_of_2(-(-product["K"] // SUM_WIDTH))
     if tile.folds:
-        from .gemm_folded import gemm_folded  # Gluon: not every Triton has it
+        from .gemm_held import gemm_folded  # Gluon: not every Triton has it
 
         launch(gemm_folded, grid, plan, tile.warps, **arguments, FOLDS=tile.folds)
         return

@@ -10,7 +10,7 @@ from qwen3_tts_morph.morph.decode.rows import Guard
 from qwen3_tts_morph.morph.graph import backend as fused
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
 from qwen3_tts_morph.morph.kernels import Passes, frame, unsupported
-from qwen3_tts_morph.morph.kernels.prefill import PromptOps
+from qwen3_tts_morph.morph.kernels.frame import PromptOps
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 
 from tests.morph.decoding import GREEDY, GraphDecoder, assert_equal, line_requests, prompts_of

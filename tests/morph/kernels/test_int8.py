@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 import triton
 import triton.language as tl
 from qwen3_tts_morph.morph.kernels import unsupported
-from qwen3_tts_morph.morph.kernels.linear.int8 import UNPACKED, unpack
+from qwen3_tts_morph.morph.kernels.linear.gemv import UNPACKED, unpack
 from qwen3_tts_morph.morph.kernels.linear.launch import project
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs, Projection

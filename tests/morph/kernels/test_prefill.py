@@ -10,10 +10,9 @@ pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.frame.buffers import PrefillBatch
 from qwen3_tts_morph.morph.frame.step import prefill, prefill_all, start_lines
-from qwen3_tts_morph.morph.kernels.frame import run_prompt
+from qwen3_tts_morph.morph.kernels.frame import PromptOps, run_prompt
 from qwen3_tts_morph.morph.kernels.frame import start_lines as fused_start
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.kernels.prefill import PromptOps
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack, norm
 from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache
 from qwen3_tts_morph.morph.options import Sampling
