@@ -28,7 +28,7 @@ TRAINING_UPDATES = {"quick": 100, "normal": 200, "thorough": 400}
 CONSENT = "a voice can be trained only if the speaker has agreed"
 # How much of a LoRA is added to a checkpoint (``model/adapter.py``).
 ADAPTER_STRENGTH = Setting(1.0, low=-4.0, high=4.0, hint=" (1 is as trained)", public="strength")
-SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/blend.py``)
+SHIFT_STRENGTHS = (-2.0, 3.0)  # how often a shift's difference is added to a voice (``voice/create.py``)
 
 ARGUMENT, REQUEST, BOTH = "argument", "request", "argument request"
 WRONG = "where the model is seen to skip, repeat or invent words"
@@ -287,7 +287,7 @@ class LoadOptions(Checked):
     """The options of loading a checkpoint.
 
     ``precision`` is the dtype of the computation. ``weights`` "int8" stores most of them in half of bf16's bytes, as an
-    approximation (see ``int8.py``). ``attention`` is the eager engine's.
+    approximation (see ``weights.py``). ``attention`` is the eager engine's.
     """
 
     precision: str = setting("auto", "of the weights; auto is bf16 on GPUs that have it", choices=PRECISIONS)

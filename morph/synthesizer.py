@@ -25,8 +25,7 @@ from .runtime.capture import INSTEAD, NO_CUDA, CaptureStream, Fallback, WarmUps
 from .runtime.threads import Exclusive, ThreadPool
 from .setting import settings_of
 from .voice.prompt import KEPT_PARTS, PromptBuilder, SharedParts
-from .waveform.engine import BatchCodec
-from .waveform.in_flight import InFlight
+from .waveform.engine import BatchCodec, InFlight
 from .waveform.stream import LineCodec, StreamCodecs
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from ..morph.voice.file import MOST_BYTES
-from ..morph.voice.fits import list_presets
 from ..morph.voice.library import VoiceLibrary
+from ..morph.voice.voice import list_presets
 from ..serve.api.options import HOSTS_VARIABLE, listed_hosts, unlisted_host, why_refused
 from .page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
 from .voices.saved_voices import APP_KEY as SAVED_KEY

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import torch
 from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.waveform.in_flight import take_all
+from qwen3_tts_morph.morph.waveform.engine import take_all
 
 from .common import (
     ENGINES,

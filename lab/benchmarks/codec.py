@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.codec.forward import TorchOps
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec
-from qwen3_tts_morph.morph.waveform.in_flight import take_all
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec, take_all
 
 from ..random_checkpoint import SHAPES, random_codec
 from .common import synchronize, timed_ms

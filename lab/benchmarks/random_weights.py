@@ -13,8 +13,7 @@ from qwen3_tts_morph.morph.frame.buffers import Buffers
 from qwen3_tts_morph.morph.frame.sampling import line_keys
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.layers import Layer, LayerStack
-from qwen3_tts_morph.morph.model.weights.int8 import quantize
-from qwen3_tts_morph.morph.model.weights.linear import Weight
+from qwen3_tts_morph.morph.model.weights import Weight, quantize
 from qwen3_tts_morph.morph.options import Sampling
 
 import pack

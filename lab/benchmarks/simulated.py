@@ -32,8 +32,7 @@ from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.rows import LAG, Readback
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
-from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec
-from qwen3_tts_morph.morph.waveform.in_flight import SamplesInFlight
+from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec, SamplesInFlight
 from qwen3_tts_morph.morph.waveform.incremental import RowStream, StepsInFlight
 from qwen3_tts_morph.morph.words.alignment import REPORTED, AlignmentHead
 

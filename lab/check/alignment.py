@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.network.modules import rotate
-from qwen3_tts_morph.morph.model.rope import RopeTable
+from qwen3_tts_morph.morph.model.network import RopeTable, rotate
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces

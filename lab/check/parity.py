@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions, Sam
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Choice, Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
-from qwen3_tts_morph.morph.waveform.in_flight import take_all
+from qwen3_tts_morph.morph.waveform.engine import take_all
 
 from ..streams import render_lines, stream_line
 from ..upstream.over import upstream_of, wrap

@@ -24,7 +24,7 @@ from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.trained_files import TAIL_FILE, predictor_fingerprint
 from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
-from qwen3_tts_morph.morph.model.weights.joined_weights import stack
+from qwen3_tts_morph.morph.model.weights import stack
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, LoadOptions, parse_groups
 
 from .config import DEFAULT, Config, load_config

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 import torch
-from qwen3_tts_morph.morph.model.crossbar import tail_logits
+from qwen3_tts_morph.morph.model.tail import tail_logits
 from qwen3_tts_morph.morph.options import TokenSampling
 
 from .config import Config

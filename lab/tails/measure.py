@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from qwen3_tts_morph.morph.model.crossbar import tail_logits
+from qwen3_tts_morph.morph.model.tail import tail_logits
 from qwen3_tts_morph.morph.study.sweep import sampled_distribution
 
 from .examples import CHUNK, Examples

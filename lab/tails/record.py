@@ -15,8 +15,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import PREDICTED_GROUPS, GenerateOptions
 from qwen3_tts_morph.morph.speech.pieces import guard_line
 from qwen3_tts_morph.morph.synthesizer import Engine
-from qwen3_tts_morph.morph.voice.blend import blend_voices
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, blend_voices, clone_voice, design_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice

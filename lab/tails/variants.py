@@ -2,7 +2,7 @@
 
 A variant is words joined by "+": ``heads`` (separate heads, of the stock heads' size), ``rankN`` (a correction of rank
 N to the stock heads), ``token`` (the last sequential token, added to the state), ``mix`` (a shared residual layer) and
-``groups`` (a residual layer with one output per group). ``morph/model/crossbar.py`` computes them.
+``groups`` (a residual layer with one output per group). ``morph/model/tail.py`` computes them.
 """
 
 from __future__ import annotations

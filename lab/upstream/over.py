@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.rope import inverse_frequencies
+from qwen3_tts_morph.morph.model.network import inverse_frequencies
 from tokenizers import Tokenizer
 
 from .package import default_rope_registered, import_qwen_tts

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from qwen3_tts_morph.morph.model.rope import inverse_frequencies
+from qwen3_tts_morph.morph.model.network import inverse_frequencies
 
 from .codec_encoder import keep_published_names
 from .generation import accept_new_names, penalize_all_generated

@@ -18,7 +18,7 @@ import torch
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.decode.rows import LineRequest
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.network.modules import Rotation, attention_weights
+from qwen3_tts_morph.morph.model.network import Rotation, attention_weights
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import build_piece, guard_line

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...postprocess.checks import is_whole
-from ..model.rope import inverse_frequencies, require_default_rope
+from ..model.network import inverse_frequencies, require_default_rope
 from ..options import PREDICTED_GROUPS
 
 MOST_PARTS = 1024  # layers, heads, groups: building more would take minutes, even on the meta device

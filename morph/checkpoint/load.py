@@ -12,8 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from ..codec.modules import Codec
 from ..model.model import Model
 from ..model.tokens import TextTokenizer
-from ..model.weights.int8 import quantize_talker
-from ..model.weights.joined_weights import view_heads
+from ..model.weights import quantize_talker, view_heads
 from ..options import LoadOptions, Sampling
 from ..words.alignment import TalkerShape
 from .configs import CODEC as FIELDS

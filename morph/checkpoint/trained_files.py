@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 
 from ..model.tail import Tail, TailInfo
-from ..model.weights.linear import Weight
+from ..model.weights import Weight
 from ..words.guard import LETTERS, LetterTable
 from .files import read_tensor, read_tensors
 from .find import weight_files

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from ..model.network.modules import Network
+from ..model.network import Network
 from ..model.tokens import TextTokenizer
 from .configs import MODEL, check_ids, check_kind, check_layers, check_sizes, check_tables, check_types, fill_in
 from .files import read_object

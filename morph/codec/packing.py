@@ -6,7 +6,8 @@ zeros as wide as the widest padding, so a chunk's convolutions see what they wou
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 
@@ -21,33 +22,29 @@ LONGEST_CHUNK = 2 * CONTEXT_FRAMES + CHUNK_FRAMES
 
 
 @dataclass(frozen=True)
-class FrameSpan:
+class Chunk:
     """Frames ``start - context .. start + frames - 1`` of a line; samples of the context are cut off."""
 
     line: int
     start: int
     context: int
     frames: int
+    position: int = 0  # in its row, of its first frame, including the context
 
     @property
     def length(self) -> int:
         return self.context + self.frames
 
 
-@dataclass(frozen=True)
-class PackedChunk:
-    """A chunk in a row: its first frame, including the context, is at index ``position``."""
-
-    chunk: FrameSpan
-    position: int
+Row: TypeAlias = Sequence[Chunk]
 
 
-def cut_chunks(lengths: Sequence[int]) -> Iterator[FrameSpan]:
+def cut_chunks(lengths: Sequence[int]) -> Iterator[Chunk]:
     """Cut lines as upstream's ``chunked_decode`` does: without left context until a full one is available."""
     for line, length in enumerate(lengths):
         for start in range(0, length, CHUNK_FRAMES):
             context = CONTEXT_FRAMES if start > CONTEXT_FRAMES else start
-            yield FrameSpan(line, start, context, min(CHUNK_FRAMES, length - start))
+            yield Chunk(line, start, context, min(CHUNK_FRAMES, length - start))
 
 
 def first_needed(frames: int) -> int:
@@ -66,9 +63,9 @@ def row_sizes(window: int, largest: int) -> list[int]:
     return sorted(size for size in lengths if size <= largest)
 
 
-def pack_rows(chunks: Sequence[FrameSpan], capacity: int, gap: int) -> list[list[PackedChunk]]:
+def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[Chunk]]:
     """Pack chunks into rows of at most ``capacity`` frames, longest first, each after ``gap`` empty frames."""
-    rows: list[list[PackedChunk]] = []
+    rows: list[list[Chunk]] = []
     ends: list[int] = []
     for chunk in sorted(chunks, key=lambda chunk: -chunk.length):
         length = gap + chunk.length
@@ -76,26 +73,25 @@ def pack_rows(chunks: Sequence[FrameSpan], capacity: int, gap: int) -> list[list
         if number == len(rows):
             rows.append([])
             ends.append(0)
-        rows[number].append(PackedChunk(chunk, ends[number] + gap))
+        rows[number].append(replace(chunk, position=ends[number] + gap))
         ends[number] += length
     return rows
 
 
-def choose_size(row: Sequence[PackedChunk], sizes: Sequence[int]) -> int:
-    end = max(packed.position + packed.chunk.length for packed in row)
+def choose_size(row: Row, sizes: Sequence[int]) -> int:
+    end = max(chunk.position + chunk.length for chunk in row)
     return next(size for size in sizes if size >= end)
 
 
-def write_plan(row: Sequence[PackedChunk], lines: Sequence[torch.Tensor], size: int) -> torch.Tensor:
+def write_plan(row: Row, lines: Sequence[torch.Tensor], size: int) -> torch.Tensor:
     """Return a row as the decoder reads it, int64 ``[size, groups + 1]``: codes, and the index where the chunk begins.
 
     In gaps and after the last chunk that index is -1.
     """
     plan = torch.zeros(size, lines[0].shape[1] + 1, dtype=torch.int64)
     plan[:, -1] = -1
-    for packed in row:
-        chunk, position = packed.chunk, packed.position
-        begin = chunk.start - chunk.context
+    for chunk in row:
+        begin, position = chunk.start - chunk.context, chunk.position
         plan[position : position + chunk.length, :-1] = lines[chunk.line][begin : begin + chunk.length]
         plan[position : position + chunk.length, -1] = position
     return plan

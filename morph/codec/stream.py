@@ -21,9 +21,8 @@ from torch.nn import functional
 
 from ..model.finite import check_samples
 from ..model.model import Model
-from ..model.network.modules import rotate
-from ..model.rope import RopeTable
-from .layers import CODEBOOK_EPSILON, attend, project_heads
+from ..model.network import RopeTable, rotate
+from .modules import CODEBOOK_EPSILON, attend, project_heads
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, LONGEST_CHUNK, PART_FRAMES, cut_chunks, first_needed
 from .weights import reaches_of
 
@@ -220,10 +219,7 @@ def _dequantise(part: Any, codes: torch.Tensor) -> torch.Tensor:
 
 @torch.inference_mode()
 def decode_waveform(
-    model: Model,
-    codes: torch.Tensor,
-    reference: torch.Tensor | None = None,
-    on_chunk: Callable[[], None] | None = None,
+    model: Model, codes: torch.Tensor, reference: torch.Tensor | None = None, on_chunk: Callable[[], None] | None = None
 ) -> np.ndarray:
     """Decode one line's codes ``[T, 16]``, T >= 0, to float32 ``[T * 1920]`` at 24 kHz, within -1..1.
 

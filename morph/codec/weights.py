@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ..model.layers import Angles, Layer
-from .layers import CODEBOOK_EPSILON
+from .modules import CODEBOOK_EPSILON
 from .packing import LONGEST_CHUNK
 
 Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # weight and bias
@@ -206,10 +206,7 @@ def _layer(layer: Any) -> Layer:
 def _upsample(expand: Any, block: Any) -> Upsample:
     factor = expand.conv.stride[0]
     return Upsample(
-        expand=(
-            arrange(expand.conv.weight, (2, 1, 0)).flatten(0, 1),
-            expand.conv.bias.detach().repeat(factor),
-        ),
+        expand=(arrange(expand.conv.weight, (2, 1, 0)).flatten(0, 1), expand.conv.bias.detach().repeat(factor)),
         factor=factor,
         depthwise=_pair(block.dwconv.conv),
         norm=_pair(block.norm),
@@ -237,9 +234,5 @@ def _block(module: Any, after: Any) -> BlockWeights:
         )
         pending = pending + unit.conv2.conv.bias.detach().float()
     return BlockWeights(
-        taps[:rate].flatten(0, 1),
-        taps[rate:].flatten(0, 1),
-        rate,
-        tuple(units),
-        SnakeWeights.of(after, pending),
+        taps[:rate].flatten(0, 1), taps[rate:].flatten(0, 1), rate, tuple(units), SnakeWeights.of(after, pending)
     )

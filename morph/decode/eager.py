@@ -12,10 +12,9 @@ import torch
 
 from ..model.alignment import token_on
 from ..model.finite import NotFinite
+from ..model.layers import without_cudnn
 from ..model.model import Model
-from ..model.network.modules import rotate
-from ..model.rope import RopeTable
-from ..model.sdpa import without_cudnn
+from ..model.network import RopeTable, rotate
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..voice.prompt import Prompt, embed_frames
 from .predictor import KeyValueCache, Predictor

@@ -13,11 +13,9 @@ from collections.abc import Mapping
 
 import torch
 
-from ..model.crossbar import tail_logits
-from ..model.network.modules import CodePredictor
-from ..model.rope import RopeTable
-from ..model.tail import Tail
-from ..model.weights.joined_weights import view_heads
+from ..model.network import CodePredictor, RopeTable
+from ..model.tail import Tail, tail_logits
+from ..model.weights import view_heads
 from ..options import PREDICTED_GROUPS, TokenSampling
 from .sampling import sample_tokens
 

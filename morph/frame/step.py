@@ -13,7 +13,7 @@ from ..decode.rows import ALIGNMENT
 from ..model.alignment import AlignmentProbe
 from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
 from ..model.static_cache import FillView, SpanView, StepView
-from ..model.weights.linear import linear
+from ..model.weights import linear
 from .buffers import SPAN, Buffers, LastPositions, LineState, PrefillBatch, SamplerSettings
 from .sampling import GROUPS, gumbel_noise, sample_static
 from .weights import Weights

@@ -10,12 +10,10 @@ from typing import Any
 
 import torch
 
-from ..model.crossbar import tail_logits
 from ..model.layers import LayerStack
 from ..model.model import Model
-from ..model.weights.addresses import TensorAddresses
-from ..model.weights.joined_weights import view_heads
-from ..model.weights.linear import Weight, tensors_of
+from ..model.tail import tail_logits
+from ..model.weights import TensorAddresses, Weight, tensors_of, view_heads
 from ..words.alignment import AlignmentHead
 
 

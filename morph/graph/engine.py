@@ -23,8 +23,8 @@ from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, LineSnapshot,
 from ..frame.sampling import GROUPS
 from ..frame.weights import Weights, WeightViews
 from ..model.finite import NotFinite
+from ..model.layers import without_cudnn
 from ..model.model import Model
-from ..model.sdpa import without_cudnn
 from ..model.static_cache import StaticCache
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..runtime.capture import LONG, TOGETHER, CapturedGraphs, CaptureStream, Fallback, previous_power_of_2

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..model.layers import TORCH_OPS, LayerOps
-from ..model.weights.int8 import Int8Weight
+from ..model.weights import Int8Weight
 
 if TYPE_CHECKING:
     from ..frame.buffers import Buffers, LastPositions, PrefillBatch

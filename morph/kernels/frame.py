@@ -22,7 +22,7 @@ from ..frame.weights import Weights
 from ..model import layers
 from ..model.layers import LayerOps, LayerPass, LayerStack
 from ..model.static_cache import FillView
-from ..model.weights.int8 import Int8Weight
+from ..model.weights import Int8Weight
 from .alignment import probe_alignment
 from .attention.launch import AttentionInputs, attend, attend_prompt_alone, attends_alone
 from .embed import embed_block, embed_frame, look_up

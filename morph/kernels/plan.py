@@ -11,8 +11,7 @@ import torch
 import triton.language as tl
 
 from ..frame.buffers import Workspace
-from ..model.weights.int8 import Int8Weight
-from ..model.weights.linear import Weight
+from ..model.weights import Int8Weight, Weight
 from .precompile import Launch, run
 
 SUM_WIDTH = 16  # columns of the residual stream whose squares are summed together, for the next RMSNorm
@@ -81,8 +80,9 @@ class Plan:
 
     @classmethod
     def of(cls, device: torch.device) -> Plan:
-        held = has_held_gemms(device)  # at capability 9.0
-        return cls(pdl=has_dependent_launch(device), gemm_held=held, split_library=held)
+        dependent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+        held = is_hopper(device) and has_gluon()  # ``gemm_held`` and ``gemm_folded``: wgmma
+        return cls(pdl=dependent and hasattr(tl.extra.cuda, "gdc_wait"), gemm_held=held, split_library=held)
 
     def runs_prompts(self, weight: Weight) -> bool:
         """Return whether a short prompt is faster in these kernels than with cuBLAS: if they hold their weights."""
@@ -107,17 +107,6 @@ class Plan:
         """Return the warps per program that samples from ``padded`` logits, a power of two."""
         values = self.sampling_values * (2 if programs >= self.sampling_programs else 1)
         return min(16, max(1, padded // (LANES * values)))
-
-
-def has_dependent_launch(device: torch.device) -> bool:
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
-        return False
-    return hasattr(tl.extra.cuda, "gdc_wait")
-
-
-def has_held_gemms(device: torch.device) -> bool:
-    """Return whether ``gemm_held`` and ``gemm_folded`` run: compute capability 9.0, no other (wgmma), and Gluon."""
-    return is_hopper(device) and has_gluon()
 
 
 def is_hopper(device: torch.device) -> bool:

@@ -158,11 +158,7 @@ class Target:
 
 
 def rotate(
-    launch: Launch,
-    qkv: torch.Tensor,
-    angles: Angles,
-    target: Target,
-    norm: tuple[torch.Tensor, float] | None = None,
+    launch: Launch, qkv: torch.Tensor, angles: Angles, target: Target, norm: tuple[torch.Tensor, float] | None = None
 ) -> torch.Tensor:
     """Rotate ``qkv`` ``[B, N, COUNT + KV, D]``; return the queries, and with a ``norm`` the keys after them."""
     qkv, (gains, eps) = qkv.contiguous(), norm or (None, 0.0)

@@ -9,7 +9,7 @@ import torch
 from ..model.alignment import AlignmentProbe
 from ..model.layers import Angles
 from ..model.static_cache import StaticCache
-from ..model.weights.linear import Weight
+from ..model.weights import Weight
 from .plan import SUM_WIDTH, Plan
 
 
@@ -92,21 +92,17 @@ class Residual:
         if length == 1:
             return self
 
-        def last_rows(name: str, rows: torch.Tensor) -> torch.Tensor:
-            rows = rows[length - 1 :: length]
+        def last_of(name: str, rows: torch.Tensor) -> torch.Tensor:
             if rows.is_contiguous():  # of one line
                 return rows
             return plan.empty(name, rows.shape, rows).copy_(rows)
 
-        values = last_rows("last residual", self.values)
-        if self.scaled is None:
-            return Residual(values, None)
-        scaled = last_rows("last scaled", self.scaled)
-        if self.squares is None:
-            return Residual(values, scaled)
-        squares = self.squares[:, length - 1 :: length]
-        squares = plan.empty("last squares", squares.shape, squares).copy_(squares)
-        return Residual(values, scaled, squares)
+        last = slice(length - 1, None, length)
+        return Residual(
+            last_of("last residual", self.values[last]),
+            None if self.scaled is None else last_of("last scaled", self.scaled[last]),
+            None if self.squares is None else last_of("last squares", self.squares[:, last]),
+        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 
 from .finite import all_finite
 from .model import AppliedAdapter, Model
-from .weights.int8 import Int8Linear
+from .weights import Int8Linear
 
 log = logging.getLogger(__name__)
 
@@ -166,11 +166,7 @@ def _with_layers(model: Model, changed: Mapping[str, torch.nn.Module], applied: 
     network: Any = replace_layers(model.network, changed)
     tails = dict(model.module.tails.items())
     if tails and any(name.startswith(PREDICTOR) for name in changed):
-        log.info(
-            "%s: its trained tails do not fit the predictor that %s changes: left out",
-            model.name,
-            applied.name,
-        )
+        log.info("%s: its trained tails do not fit the predictor that %s changes: left out", model.name, applied.name)
         tails = {}
     other = model.with_network(network, tails)
     other.adapters = (*model.adapters, applied)

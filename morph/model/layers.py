@@ -1,13 +1,15 @@
 """The decoder layers of talker and predictor, as functions over views of the modules' weights.
 
-The arithmetic is that of ``modules.py`` with fewer launches: one GEMM for q, k and v, one for gate and up; norm
+The arithmetic is that of ``network.py`` with fewer launches: one GEMM for q, k and v, one for gate and up; norm
 and RoPE on queries and keys together, in float32. There is no host sync and no data-dependent shape, so a pass over
 static buffers can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,11 +17,9 @@ import torch
 from torch.nn import functional
 
 from .alignment import AlignmentProbe
-from .network.modules import SHARES_KEYS, repeat_heads
-from .rope import RopeTable
+from .network import SHARES_KEYS, RopeTable, repeat_heads
 from .static_cache import FillView, SpanView, StepView
-from .weights.joined_weights import join, view_weight
-from .weights.linear import Weight, linear
+from .weights import Weight, join, linear, view_weight
 
 View: TypeAlias = "FillView | SpanView | StepView"
 # Attends from a layer's index, the layer and its normed inputs.
@@ -120,12 +120,6 @@ def rotate(states: torch.Tensor, angles: Angles) -> torch.Tensor:
     return torch.addcmul(states * angles.cos, states.roll(states.shape[-1] // 2, dims=-1), angles.sin)
 
 
-def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
-    """Apply SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
-    gate, up = gate_up.chunk(2, dim=-1)
-    return functional.silu(gate) * up
-
-
 def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """Compute attention of ``[B, heads, T, D]`` over ``[B, kv_heads, N, D]``, causal (T = N) or for one position."""
     # For one position, query heads that share a key head go to SDPA as that head's positions: keys are read once.
@@ -140,6 +134,40 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask
     grouped = queries.view(batch, -1, group, head_dim)
     out = functional.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
     return out.reshape(batch, heads, 1, head_dim)
+
+
+class CudnnExclusion:
+    """A reference count of the callers that exclude cuDNN's attention, in all threads of this process.
+
+    torch keeps that setting per process, not per thread, and its own ``sdpa_kernel`` restores the setting it found. If
+    the ``with`` of two threads overlap, the first to end would allow cuDNN for the other, and the last would leave it
+    excluded.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted = 0
+        self._before = True
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Exclude it until the last ``with`` ends, then restore the setting found by the first."""
+        with self._lock:
+            if not self._wanted:
+                self._before = torch.backends.cuda.cudnn_sdp_enabled()
+                torch.backends.cuda.enable_cudnn_sdp(False)
+            self._wanted += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wanted -= 1
+                if not self._wanted:
+                    torch.backends.cuda.enable_cudnn_sdp(self._before)
+
+
+# cuDNN makes a plan per shape: captures would keep them all, elsewhere each costs 24 ms (H200, torch 2.11).
+without_cudnn = CudnnExclusion().block
 
 
 @dataclass(frozen=True)
@@ -160,7 +188,8 @@ class RowOps:
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         """SwiGLU: ``[..., 2 I]`` to ``[..., I]``."""
-        return swiglu(gate_up)
+        gate, up = gate_up.chunk(2, dim=-1)
+        return functional.silu(gate) * up
 
     def add_norm(
         self,
@@ -176,7 +205,7 @@ class RowOps:
 
 
 class LayerOps(RowOps):
-    """All operations between a layer's GEMMs, in torch; ``kernels/prefill.py`` has them in Triton for prompts."""
+    """All operations between a layer's GEMMs, in torch; ``kernels/frame.py`` has them in Triton for prompts."""
 
     def attend(self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass) -> torch.Tensor:
         """Compute attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``."""
@@ -207,11 +236,7 @@ def run_layers(
 
 
 def chain_layers(
-    layers: Sequence[Layer],
-    last: tuple[torch.Tensor, float],
-    states: torch.Tensor,
-    attend: Attend,
-    ops: RowOps,
+    layers: Sequence[Layer], last: tuple[torch.Tensor, float], states: torch.Tensor, attend: Attend, ops: RowOps
 ) -> torch.Tensor:
     """Run layers over ``[..., H]``, and the ``last`` norm (weight and epsilon), whose epsilon is that of all norms."""
     norms, eps = [layer.input_norm for layer in layers[1:]] + [last[0]], last[1]

@@ -18,11 +18,10 @@ from ..text.profile import TextProfile
 from ..words.alignment import AlignmentHead
 from ..words.guard import LetterTable
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
-from .network.modules import Network
+from .network import Network
 from .tail import Tail
 from .tokens import TextTokenizer
-from .weights.int8 import Int8Linear
-from .weights.joined_weights import stack
+from .weights import Int8Linear, stack
 
 # The demo voice has 256, the smallest published checkpoint 1,024. GEMMs up to this width take about ten microseconds: a
 # second thread gains nothing, and on a busy machine the threads wait for one another at each GEMM.

@@ -83,8 +83,6 @@ class SpanView:
     mask: torch.Tensor | None = None
 
     def __init__(self, cache: StaticCache, start: int, end: int):
-        if start != 0 and end - start != 1:
-            raise ValueError(f"span {start}..{end} of the cache: it must start at 0 or have one position")
         self.cache, self.start, self.end = cache, start, end
 
     def update(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

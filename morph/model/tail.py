@@ -1,27 +1,66 @@
-"""Trained tails: small sets of weights that bring the crossbar's distributions closer to the exact ones.
+"""The crossbar: the logits of all remaining codebook groups from one hidden state, in one einsum.
 
-The stock crossbar multiplies the last sequential state with heads that were trained on later states, and that state
-has not seen the last sequential token. ``lab/tails`` trains corrections for one checkpoint and one SEQ_GROUPS. A tail
-has any of these parts (G = 15 - SEQ_GROUPS; H and V are the predictor's width and codebook size):
+After SEQ_GROUPS sequential passes of the code predictor, its last state is multiplied with the heads of all groups
+above at once. Those heads were trained on later states, and that state has not seen the last sequential token. A
+trained tail is a small set of weights that brings the distributions closer to the exact ones. ``lab/tails`` trains it
+for one checkpoint and one SEQ_GROUPS. It has any of these parts (G = 15 - SEQ_GROUPS; H and V are the predictor's width
+and codebook size):
 - ``token`` ``[V, H]``: added to the state, an embedding of the last sequential token;
 - ``mix_up`` ``[M, H]``, ``mix_down`` ``[H, M]``: a residual layer on the state, shared by all groups;
 - ``group_up`` ``[M, H]``, ``group_down`` ``[G, H, M]``: a residual layer with a separate output for each group;
 - ``left`` ``[G, V, R]``, ``right`` ``[G, R, H]``: a low-rank correction of the stock heads;
 - ``heads`` ``[G, V, H]``: heads that replace the stock ones.
-``crossbar.tail_logits`` applies them; ``checkpoint/trained_files.py`` saves and loads them.
+``tail_logits`` applies them; ``checkpoint/trained_files.py`` saves and loads them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional
 
 from ..options import PREDICTED_GROUPS, check_seq_groups
-from .crossbar import tail_logits
 from .finite import all_finite
-from .weights.linear import Weight
+from .weights import Int8Weight, Weight
 
 PAIRS = (("mix_up", "mix_down"), ("group_up", "group_down"), ("left", "right"))
+EPS = 1e-6  # of the residual layers' RMSNorm
+
+
+def crossbar(heads: Weight, states: torch.Tensor) -> torch.Tensor:
+    """Return logits ``[B, G, V]`` for heads ``[G, V, H]`` and shared states ``[B, H]`` or ``[B, G, H]``."""
+    shared = states.dim() == 2
+    if not isinstance(heads, Int8Weight):
+        return torch.einsum("gvh,bh->bgv" if shared else "gvh,bgh->bgv", heads, states)
+    if shared:
+        return heads.flatten(0, 1).linear(states).unflatten(-1, heads.shape[:2])
+    return torch.stack([heads[group].linear(states[:, group]) for group in range(len(heads))], dim=1)
+
+
+def tail_logits(
+    parts: Mapping[str, torch.Tensor], heads: Weight, states: torch.Tensor, tokens: torch.Tensor
+) -> torch.Tensor:
+    """Return the logits ``[B, G, V]`` of the groups above SEQ_GROUPS = S, with the parts of a trained tail or none.
+
+    ``heads`` ``[G, V, H]`` are the stock heads. Group S's ``tokens`` ``[B]`` were sampled from ``states`` ``[B, H]``.
+    """
+    if "token" in parts:
+        states = states + functional.embedding(tokens, parts["token"])
+    if "mix_up" in parts:
+        inner = _inner(states, parts["mix_up"])
+        states = states + functional.linear(inner, parts["mix_down"])
+    if "group_up" in parts:
+        inner = _inner(states, parts["group_up"])
+        states = states[:, None] + torch.einsum("ghm,bm->bgh", parts["group_down"], inner)
+    logits = crossbar(parts.get("heads", heads), states)
+    if "left" in parts:
+        logits = logits + crossbar(parts["left"], crossbar(parts["right"], states))
+    return logits
+
+
+def _inner(states: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    normed = functional.rms_norm(states, states.shape[-1:], None, EPS)
+    return functional.silu(functional.linear(normed, up))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class TextTokenizer:
         self.backend = tokenizer
         self.controls = {token.content: index for index, token in added.items()}
         self.added = [token.content for token in added.values() if not token.special]
+        self._added_start = re.compile(f"(?={'|'.join(map(re.escape, self.added))})")
 
     def line(self, text: str) -> list[int]:
         """Return the ids of a text to speak, and of the start of the answer."""
@@ -60,10 +61,6 @@ class TextTokenizer:
         if token not in self.controls:
             raise ValueError(f"the checkpoint's tokenizer lacks the control token {token}: download it again")
         return self.controls[token]
-
-    @cached_property
-    def _added_start(self) -> re.Pattern[str]:
-        return re.compile(f"(?={'|'.join(map(re.escape, self.added))})")
 
     @cached_property
     def _begin(self) -> int:

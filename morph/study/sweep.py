@@ -11,15 +11,15 @@ from ..decode.loop import decode_lines
 from ..decode.predictor import Predictor
 from ..decode.rows import Decoded, RowPlan
 from ..decode.sampling import distribution
-from ..model.crossbar import crossbar
 from ..model.model import Model
+from ..model.tail import crossbar
 from ..options import FRAME_RATE, PREDICTED_GROUPS, GenerateOptions, TokenSampling
 from ..speech.lines import Line, Spoken, check_line
 from ..speech.pieces import LinePieces, assemble, piece_limit, warn_of
 from ..speech.takes import Take, judge_end
 from ..synthesizer import Choice, Engine, Synthesizer
 from ..text.duration import expected_frames
-from ..waveform.in_flight import take_all
+from ..waveform.engine import take_all
 
 PLAIN = TokenSampling(temperature=1.0, top_k=0, top_p=1.0)
 PLACES = ("d", "d", ".2f", ".1f", ".3f", ".3f")  # formats of the table's columns

@@ -19,8 +19,7 @@ from ..speech.pieces import normalizer_of
 from ..text.duration import text_frames
 from ..voice.measure import measure
 from ..voice.prompt import Prompt, PromptBuilder, embed_frames
-from ..voice.recording import SUFFIXES, Recording, read_recording
-from ..voice.reference import LONGEST_S, prepare_reference
+from ..voice.recording import LONGEST_S, SUFFIXES, Recording, prepare_reference, read_recording
 from ..voice.voice import Voice
 
 SPOILING = ("speech", "clipped", "noisy")  # faults of a measurement

@@ -24,7 +24,7 @@ from ..checkpoint.files import write_tensors
 from ..checkpoint.find import ADAPTER
 from ..model.adapter import Adapter, LowRank, replace_layers
 from ..model.model import Model
-from ..model.network.modules import Network
+from ..model.network import Network
 from ..runtime.atomic_file import write_atomic
 from ..study.plot import draw
 from ..voice.voice import Voice

@@ -1,29 +1,25 @@
 """The voice library: voices and recordings in a folder. Names are looked up in its listing; none becomes a path."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model.names import SIZE_NAMES
 from ..options import FRAME_RATE
 from ..runtime.atomic_file import FileState, file_state, write_atomic
 from ..text.names import OF_VOICES, check_name, confine, file_names
 from ..text.pronunciation import read_pronunciation, write_pronunciation
-from .file import (
-    check_description,
-    holds_voice,
-    is_voice_file,
-    load_voice,
-    read_fields,
-    read_voice,
-    save_voice,
-)
-from .fits import Needs, needs_of
+from .file import check_description, holds_voice, is_voice_file, load_voice, read_fields, read_voice, save_voice
 from .recording import SUFFIXES as RECORDED
 from .recording import Recording, read_recording
-from .voice import Voice
+from .voice import Needs, Voice, needs_of
+
+if TYPE_CHECKING:
+    from ..model.model import Model
 
 SUFFIX = ".safetensors"
 LIST_SUFFIX = ".pronunciation.txt"  # of the list of a voice's words, beside its file
@@ -182,6 +178,15 @@ def load_source(path: Path, clone: Clone | None = None) -> Voice:
         voice = clone(read_recording(path))
     beside = list_of(path)
     return replace(voice, pronunciation=(read_pronunciation(beside),)) if beside.is_file() else voice
+
+
+def clone_recording(model: Model, recording: Recording) -> Voice:
+    """Return a recording's voice: ICL with its transcript, x-vector without; errors as ``clone_voice``."""
+    from .create import CloneOptions, clone_voice  # torch
+
+    mode = "icl" if recording.transcript else "x_vector"
+    options = CloneOptions(mode, recording.transcript, name=recording.name)
+    return clone_voice(model, recording.waveform, recording.sample_rate, options)
 
 
 def save_source(voice: Voice, path: Path) -> Voice:

@@ -1,4 +1,4 @@
-"""The voice of a line, and the checks that a model can speak with it."""
+"""The voice of a line, the checks that a model can speak with it, and the checkpoints that it fits."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ AND = " + "  # between the presets of a blend
 TENSORS = ("speaker_embedding", "ref_codes")
 TEXTS = ("model_size", "name", "transcript", "speaker", "instruct", "recipe")
 NEEDED_TYPE = {"x_vector": "base", "icl": "base", "design": "voice_design"}  # tts_model_type; others fit any
+DEMO_SIZE = "0b02"  # of the checkpoint in the pack
 OPTIONAL = ("model_size", "name", "instruct", "recipe")  # allowed for every kind
 # Limits for voices of any origin: the model processes them before the first audio, while others wait.
 MOST_CODE_FRAMES = 400  # 32 s: 30 s of a recording, and what cloning may add to them
@@ -140,10 +141,9 @@ def check_design(description: str) -> str:
 def _check_embedding(embedding: torch.Tensor) -> None:
     import torch
 
-    if not isinstance(embedding, torch.Tensor) or embedding.ndim != 1 or embedding.numel() == 0:
-        raise ValueError(f"speaker embedding has shape {_shape(embedding)}, not [width]: make the voice again")
-    if not embedding.is_floating_point():
-        raise ValueError(f"speaker embedding is {embedding.dtype}, not floating point: make the voice again")
+    is_floats = isinstance(embedding, torch.Tensor) and embedding.is_floating_point()
+    if not is_floats or embedding.ndim != 1 or embedding.numel() == 0:
+        raise ValueError(f"speaker embedding is {_in_short(embedding)}, not floats [width]: make the voice again")
     # Larger numbers would be infinite in a model in fp16.
     if not torch.isfinite(embedding.to(torch.float16)).all():
         raise ValueError("speaker embedding contains NaN, infinite or huge numbers: make the voice again")
@@ -152,12 +152,11 @@ def _check_embedding(embedding: torch.Tensor) -> None:
 def _check_codes(codes: torch.Tensor) -> None:
     import torch
 
-    if not isinstance(codes, torch.Tensor) or codes.ndim != 2 or codes.shape[1] != CODE_GROUPS or not len(codes):
+    is_integers = isinstance(codes, torch.Tensor) and codes.dtype == torch.int64
+    if not is_integers or codes.ndim != 2 or codes.shape[1] != CODE_GROUPS or not len(codes):
         raise ValueError(
-            f"reference codes have shape {_shape(codes)}, not [frames, {CODE_GROUPS}]: make the voice again"
+            f"reference codes are {_in_short(codes)}, not int64 [frames, {CODE_GROUPS}]: make the voice again"
         )
-    if codes.dtype != torch.int64:
-        raise ValueError(f"reference codes are {codes.dtype}, not int64: make the voice again")
     if len(codes) > MOST_CODE_FRAMES:
         raise VoiceTooLong(
             f"reference codes have {len(codes)} frames and {MOST_CODE_FRAMES} are allowed, "
@@ -165,8 +164,8 @@ def _check_codes(codes: torch.Tensor) -> None:
         )
 
 
-def _shape(value: object) -> list[int] | str:
-    return list(value.shape) if hasattr(value, "shape") else type(value).__name__
+def _in_short(value: Any) -> str:
+    return f"{value.dtype} {list(value.shape)}" if hasattr(value, "shape") else type(value).__name__
 
 
 def check_voice(model: Model, voice: Voice, instruct: str | None = None) -> None:
@@ -218,3 +217,60 @@ def check_tensors(model: Model, voice: Voice) -> None:
             f"voice {voice.name!r} has reference codes from {int(codes.min())} to {int(codes.max())} and "
             f"{model.name}'s go from 0 to {codebook - 1}: clone the voice again with this model"
         )
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The properties of a checkpoint that a voice needs."""
+
+    size: str  # upstream's tts_model_size; "" for any
+    type: str = ""  # upstream's tts_model_type; "" for any
+    speakers: tuple[str, ...] = ()  # presets that the checkpoint must have
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint's size and kind in words: "0.6B Base", "1.7B", "demo voice"."""
+        if not self.size:
+            return "any checkpoint"
+        if self.size == DEMO_SIZE:
+            return "demo voice"
+        return " ".join([SIZE_NAMES.get(self.size, self.size), *filter(None, [KIND_NAMES.get(self.type)])])
+
+    def __str__(self) -> str:
+        names = " and ".join(self.speakers)
+        return f"{self.checkpoint} with {names}" if names else self.checkpoint
+
+    def are_met_by(self, config: Mapping[str, Any]) -> bool:
+        known = {name.lower() for name in speakers_in(config)}
+        return (
+            self.size in ("", config.get("tts_model_size"))
+            and self.type in ("", config.get("tts_model_type"))
+            and {name.lower() for name in self.speakers} <= known
+        )
+
+
+def needs_of(fields: Mapping[str, Any]) -> Needs:
+    """Return what a voice with these fields (``read_fields`` or ``vars(voice)``) needs."""
+    kind = fields["kind"]
+    return Needs(fields["model_size"], NEEDED_TYPE.get(kind, ""), speakers_of(kind, fields["speaker"]))
+
+
+def speakers_in(config: Mapping[str, Any]) -> list[str]:
+    """Return the preset speakers of a checkpoint with this ``config.json``."""
+    talker = config.get("talker_config")
+    speakers = talker.get("spk_id") if isinstance(talker, dict) else None
+    return list(speakers) if isinstance(speakers, dict) else []
+
+
+def list_presets(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the speakers of checkpoints: name, what it fits in words, and the first checkpoint that has it.
+
+    Args:
+        configs: of the checkpoints, by their labels.
+    """
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for label, config in configs.items():
+        fits = Needs(str(config.get("tts_model_size")), str(config.get("tts_model_type"))).checkpoint
+        for name in speakers_in(config):
+            found.setdefault((fits, name.lower()), {"name": name, "fits": fits, "checkpoint": label})
+    return list(found.values())

@@ -6,8 +6,12 @@ random weights, which amplify rounding). The eager engine's lines are decoded by
 bit-equal to upstream.
 """
 
+from __future__ import annotations
+
 import logging
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -16,25 +20,15 @@ import numpy as np
 import torch
 
 from ..codec.forward import Slabs, TorchOps, synthesise
-from ..codec.packing import (
-    CHUNK_FRAMES,
-    FrameSpan,
-    PackedChunk,
-    choose_size,
-    cut_chunks,
-    pack_rows,
-    row_sizes,
-    write_plan,
-)
+from ..codec.packing import CHUNK_FRAMES, Chunk, Row, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from ..codec.stream import cut_reference
 from ..codec.weights import CodecWeights
 from ..model.finite import check_samples
+from ..model.layers import without_cudnn
 from ..model.model import Model
-from ..model.sdpa import without_cudnn
-from ..model.weights.addresses import TensorAddresses
+from ..model.weights import TensorAddresses
 from ..runtime.capture import OFFLINE, CapturedGraphs, CaptureStream, Fallback, graphs_keep_memory
 from ..runtime.errors import first_line
-from .in_flight import Row, RowsInFlight, SamplesInFlight
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +37,7 @@ LONG_ROW = 288  # frames; longer rows are limited by occupancy, shorter ones by 
 # A row takes about 0.15 MB per frame in bf16, and 1.4 MB for each frame of a slab.
 # With the second block in the slabs of long rows too, 4 and 16 lines of 10 s took 113 and 136 ms instead of 13 and 35.
 SLABS, SHORT_SLABS = Slabs(288, 2), Slabs(24, 1)
+MOST_ROWS = 8  # in flight, a tenth of a second's work: 16 MB of pinned memory each
 
 
 class BatchCodec:
@@ -96,7 +91,10 @@ class BatchCodec:
         ``on_chunk`` is called before every row. If it raises, the codec can be used again.
         """
         references = [None] * len(codes) if references is None else references
-        lines = [_with_reference(line, reference) for line, reference in zip(codes, references, strict=True)]
+        lines = [
+            line.cpu() if reference is None or len(line) == 0 else torch.cat((reference.cpu(), line.cpu()))
+            for line, reference in zip(codes, references, strict=True)
+        ]
         waves = [np.empty(len(line) * self._samples_per_frame, dtype=np.float32) for line in lines]
         weights = self.look_up()
 
@@ -115,10 +113,10 @@ class BatchCodec:
             lambda line: cut_reference(waves[line], codes[line], references[line]),
         )
 
-    def _unpack(self, waves: Sequence[np.ndarray], row: Sequence[PackedChunk], samples: np.ndarray) -> None:
+    def _unpack(self, waves: Sequence[np.ndarray], row: Row, samples: np.ndarray) -> None:
         per_frame = self._samples_per_frame
-        for placed in row:
-            chunk, begin = placed.chunk, (placed.position + placed.chunk.context) * per_frame
+        for chunk in row:
+            begin = (chunk.position + chunk.context) * per_frame
             own = samples[begin : begin + chunk.frames * per_frame]
             check_samples(own, self.codec)
             waves[chunk.line][chunk.start * per_frame :][: len(own)] = own
@@ -148,13 +146,13 @@ class BatchCodec:
         """Switch to torch operations after a kernel failed, and return them; raise ``error`` if they are in use."""
         if type(self.ops) is TorchOps:
             raise error
-        self._use_torch(first_line(error))
-        return self.ops
+        return self._use_torch(first_line(error))
 
-    def _use_torch(self, reason: str) -> None:
+    def _use_torch(self, reason: str) -> TorchOps:
         self.fallback = Fallback("codec kernels", reason)
-        self._ops, self.ops = TorchOps(), TorchOps()
+        self._ops = self.ops = TorchOps()
         log.warning("Triton cannot run here (%s): the codec runs on torch's own operations, slower", reason)
+        return self.ops
 
     def _start(self, weights: CodecWeights, plan: torch.Tensor) -> SamplesInFlight:
         size, device = len(plan), weights.codebooks.device
@@ -198,7 +196,7 @@ class BatchCodec:
             replays = self._graphs_on(weights.codebooks.device)
             for size in reversed(self.sizes):  # the largest first: all share its memory
                 frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
-                plan = write_plan([PackedChunk(FrameSpan(0, 0, 0, frames), weights.gap)], [codes], size)
+                plan = write_plan([Chunk(0, 0, 0, frames, weights.gap)], [codes], size)
                 if replays is not None:
                     replays.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
 
@@ -210,8 +208,7 @@ class BatchCodec:
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
-            self._use_torch(first_line(error))
-        return self.ops
+            return self._use_torch(first_line(error))
 
     def look_up(self) -> CodecWeights:
         """Return views of the weights; release graphs if the weights have moved."""
@@ -239,8 +236,113 @@ def try_kernels(weights: CodecWeights) -> TorchOps:
     return ops
 
 
-def _with_reference(codes: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
-    """Return a line's codes on the CPU, after its reference's if it has any itself."""
-    if reference is None or len(codes) == 0:
-        return codes.cpu()
-    return torch.cat((reference.cpu(), codes.cpu()))
+class InFlight:
+    """Waveforms of lines by index; in subclasses a device may still compute them. Each can be taken once."""
+
+    def __init__(self, waves: Sequence[np.ndarray]):
+        self._waves = dict(enumerate(waves))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all have been taken."""
+        return not self._waves
+
+    def take(self, wait: bool = False) -> dict[int, np.ndarray]:
+        """Collect a part of the device's samples; return the waveforms that are complete by now.
+
+        ``wait``: for the next part. float32 ``[T * 1920]`` each; ``NotFinite`` for samples that are not finite.
+        """
+        waves, self._waves = self._waves, {}
+        return waves
+
+
+def take_all(waveforms: InFlight) -> list[np.ndarray]:
+    """Return all waveforms, in the order of the lines; errors as ``InFlight.take``."""
+    waves = dict[int, np.ndarray]()
+    while not waveforms.is_done:
+        waves |= waveforms.take(wait=True)
+    return [waves[line] for line in sorted(waves)]
+
+
+class RowsInFlight(InFlight):
+    """Waveforms of rows that are launched on a device, with at most MOST_ROWS in flight.
+
+    A thread, which ends with this object, copies the samples, without the GIL: into fresh memory a row takes longer
+    than a frame of 64 lines.
+
+    Args:
+        lines: how many; one without a chunk in a row is complete from the start.
+        start: launches a row.
+        unpack: copies a row's samples to the lines' waveforms.
+        finish: returns a line's complete waveform.
+    """
+
+    def __init__(
+        self,
+        lines: int,
+        rows: Sequence[Row],
+        start: Callable[[Row], SamplesInFlight],
+        unpack: Callable[[Row, np.ndarray], None],
+        finish: Callable[[int], np.ndarray],
+    ):
+        self._start, self._unpack, self._finish = start, unpack, finish
+        self._thread = ThreadPoolExecutor(1, "codec samples")
+        self._chunks = Counter(chunk.line for row in rows for chunk in row)  # those that are missing
+        self._complete = [line for line in range(lines) if not self._chunks[line]]
+        self._waiting = deque(rows)
+        self._launched: deque[tuple[Row, SamplesInFlight]] = deque()
+        self._copying: deque[tuple[Row, Future[None]]] = deque()
+        self._launch()
+
+    @property
+    def is_done(self) -> bool:
+        return not (self._launched or self._copying or self._complete)
+
+    def take(self, wait: bool = False) -> dict[int, np.ndarray]:
+        """See ``InFlight``; the parts are rows."""
+        wait = wait and not self._complete
+        if self._launched and (self._launched[0][1].is_ready or (wait and not self._copying)):
+            self._copy()
+        if self._copying and (wait or self._copying[0][1].done()):
+            row, copy = self._copying.popleft()
+            copy.result()
+            for chunk in row:
+                self._chunks[chunk.line] -= 1
+                if not self._chunks[chunk.line]:
+                    self._complete.append(chunk.line)
+        complete, self._complete = self._complete, []
+        return {line: self._finish(line) for line in complete}
+
+    def _launch(self) -> None:
+        while self._waiting and len(self._launched) < MOST_ROWS:
+            row = self._waiting.popleft()
+            self._launched.append((row, self._start(row)))
+
+    def _copy(self) -> None:
+        row, samples = self._launched.popleft()
+        self._copying.append((row, self._thread.submit(self._unpack, row, samples.wait())))
+        self._launch()
+
+
+class SamplesInFlight:
+    """A tensor that is copied from the device once its work so far is done."""
+
+    def __init__(self, samples: torch.Tensor):
+        self._host = copy_async(samples).numpy()
+        self._event = torch.cuda.Event() if samples.is_cuda else None
+        if self._event is not None:
+            self._event.record()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._event is None or bool(self._event.query())
+
+    def wait(self) -> np.ndarray:
+        if self._event is not None:
+            self._event.synchronize()
+        return self._host
+
+
+def copy_async(samples: torch.Tensor) -> torch.Tensor:
+    """Copy to the CPU behind the device's work so far; the host may read the copy once that is done."""
+    return samples.to("cpu", non_blocking=True, copy=True)  # torch uses pinned memory for it

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import islice
@@ -23,11 +23,10 @@ from torch.nn import functional
 from ..codec.forward import Rings, TorchOps, convolve_newest, dequantise, run_layers
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
 from ..codec.weights import CodecWeights, TransformerWeights
-from ..model.layers import Angles, Layer
-from ..model.sdpa import without_cudnn
-from ..model.weights.linear import linear
+from ..model.layers import Angles, Layer, without_cudnn
+from ..model.weights import linear
 from ..runtime.capture import TOGETHER, CapturedGraphs, next_power_of_2
-from .in_flight import SamplesInFlight
+from .engine import SamplesInFlight, copy_async
 
 STEP_FRAMES = CONTEXT = 12  # per line: 24 frames of the row
 TAPS = 3  # of the convolution before the transformer
@@ -190,7 +189,7 @@ class RowStream:
         self._inputs = torch.zeros(lines, STEP_FRAMES, groups + 1, dtype=torch.int64, device=device)
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._frames = [0] * lines
-        self._recent = [_no_codes(weights)] * lines
+        self._recent = [np.zeros((0, groups), dtype=np.int64)] * lines
         self._ahead: list[SamplesInFlight | None] = [None] * lines  # samples of frames that were begun ahead
         self._step_seconds: dict[int, float] = {}  # by size
 
@@ -204,7 +203,7 @@ class RowStream:
         self._ahead[line] = None if snapshot is None else snapshot.ahead
         if snapshot is None:
             self._states.clear(line)
-            self._frames[line], self._recent[line] = 0, _no_codes(self._weights)
+            self._frames[line], self._recent[line] = 0, self._recent[line][:0]
         else:
             self._states.put(line, snapshot.state)
             self._frames[line], self._recent[line] = snapshot.frames, snapshot.recent
@@ -217,7 +216,7 @@ class RowStream:
         voice can begin with the result.
         """
         self.start(line, snapshot)
-        codes = _on_host(reference)
+        codes = reference.cpu().numpy()
         begin = first_needed(len(codes)) if snapshot is None else snapshot.frames
         end = min(begin + PART_FRAMES, len(codes))
         for first in range(begin, end, STEP_FRAMES):
@@ -263,7 +262,8 @@ class RowStream:
         """
         ahead, waiting = dict[int, SamplesInFlight | None](), dict[int, deque[_Step]]()
         for line, part in codes.items():
-            new, ahead[line] = _on_host(part), None
+            # An array: torch takes several times as long to slice and join so few numbers.
+            new, ahead[line] = part.cpu().numpy(), None
             if len(new):
                 ahead[line], self._ahead[line] = self._ahead[line], None
             if ahead[line] is not None:
@@ -273,7 +273,7 @@ class RowStream:
         steps = StepsInFlight(ahead, self._weights.samples_per_frame)
         if not any(waiting.values()):
             return steps
-        steps.begin(self._inputs.is_cuda)
+        steps.began = _mark_time(self._inputs.is_cuda)
         while any(waiting.values()):
             now = {line: parts.popleft() for line, parts in waiting.items() if parts}
             for line, one in now.items():
@@ -282,7 +282,7 @@ class RowStream:
             rows = self._put({line: part.codes for line, part in now.items()})
             self._step(rows, any(part.wanted for part in now.values()))
             steps.add(self._samples, {line: (rows[line], part) for line, part in now.items() if part.wanted})
-        steps.end()
+        steps.done = _mark_time(self._inputs.is_cuda)
         return steps
 
     def steps(self, line: int, frames: int) -> int:
@@ -343,7 +343,8 @@ class RowStream:
         """Let torch cache pinned memory for the samples of all steps: allocating more later stalls the device."""
         samples, most = self._samples.view(-1), self.lines * STEP_FRAMES
         frames = {next_power_of_2(count) for count in range(1, most + 1)}
-        held = [_copy_async(samples[: min(count, most) * (len(samples) // most)]) for count in frames for _ in range(2)]
+        parts = [samples[: min(count, most) * (len(samples) // most)] for count in frames]
+        held = [copy_async(part) for part in parts for _ in range(2)]
         del held  # only now: a freed block would be allocated twice
 
     @torch.inference_mode()
@@ -433,14 +434,8 @@ class StepsInFlight:
     def __init__(self, ahead: Mapping[int, SamplesInFlight | None], samples_per_frame: int):
         self._ahead, self._samples_per_frame = ahead, samples_per_frame
         self._steps: list[tuple[torch.Tensor, dict[int, tuple[int, _Step]]]] = []
-        self._began: torch.cuda.Event | None = None
-        self._done: torch.cuda.Event | None = None
-
-    def begin(self, on_device: bool) -> None:
-        """Start the clock of the steps; ``on_device``: on a GPU."""
-        if on_device:
-            self._began = torch.cuda.Event(enable_timing=True)
-            self._began.record()
+        self.began: torch.cuda.Event | None = None  # of ``_mark_time``
+        self.done: torch.cuda.Event | None = None
 
     def add(self, samples: torch.Tensor, places: dict[int, tuple[int, _Step]]) -> None:
         """Launch one copy of the last step's samples: the next step overwrites them.
@@ -450,41 +445,32 @@ class StepsInFlight:
         if places:
             rows = 1 + max(row for row, _ in places.values())
             frames = max(len(part.codes) for _, part in places.values())
-            self._steps.append((_copy_async(samples[:rows, : frames * self._samples_per_frame]), places))
-
-    def end(self) -> None:
-        """Stop the clock."""
-        if self._began is not None:
-            self._done = torch.cuda.Event(enable_timing=True)
-            self._done.record()
+            self._steps.append((copy_async(samples[:rows, : frames * self._samples_per_frame]), places))
 
     @property
     def is_ready(self) -> bool:
-        is_done = self._done is None or self._done.query()
+        is_done = self.done is None or self.done.query()
         return is_done and all(one is None or one.is_ready for one in self._ahead.values())
 
     @property
     def seconds(self) -> float | None:
         """The device's time for them, once it is done; None on a CPU, and if a frame was begun ahead."""
-        if self._began is None or self._done is None or any(self._ahead.values()):
+        if self.began is None or self.done is None or any(self._ahead.values()):
             return None
-        return self._began.elapsed_time(self._done) / 1000
+        return self.began.elapsed_time(self.done) / 1000
 
     def wait(self) -> dict[int, np.ndarray]:
         """Wait; return each line's samples, float32 ``[n * 1920]``."""
-        if self._done is not None:
-            self._done.synchronize()
+        if self.done is not None:
+            self.done.synchronize()
         made = {line: [] if one is None else [one.wait()] for line, one in self._ahead.items()}
         for samples, places in self._steps:
             waves = samples.numpy()
             for line, (row, part) in places.items():
                 made[line].append(waves[row, : len(part.codes) * self._samples_per_frame])
-        return {line: _join(parts) for line, parts in made.items()}
-
-
-def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
-    # Always a copy: pinned memory is scarce, and shared by the lines of a step.
-    return parts[0].copy() if len(parts) == 1 else np.concatenate([np.zeros(0, dtype=np.float32), *parts])
+        # Copies: pinned memory is scarce, and shared by the lines of a step.
+        nothing = np.zeros(0, dtype=np.float32)
+        return {line: np.concatenate([nothing, *parts]) for line, parts in made.items()}
 
 
 @dataclass(frozen=True)
@@ -506,15 +492,9 @@ class _Step:
     restarts: bool = False
 
 
-def _copy_async(part: torch.Tensor) -> torch.Tensor:
-    copy = torch.empty(part.shape, dtype=part.dtype, pin_memory=part.is_cuda)
-    return copy.copy_(part, non_blocking=True)
-
-
-def _on_host(codes: torch.Tensor) -> np.ndarray:
-    """Return codes as an array: torch takes several times as long to slice and join so few numbers."""
-    return (codes if codes.is_cpu else codes.cpu()).numpy()
-
-
-def _no_codes(weights: CodecWeights) -> np.ndarray:
-    return np.zeros((0, len(weights.offsets)), dtype=np.int64)
+def _mark_time(on_device: bool) -> torch.cuda.Event | None:
+    """Record a moment of the device's work, on a GPU."""
+    event = torch.cuda.Event(enable_timing=True) if on_device else None
+    if event is not None:
+        event.record()
+    return event

@@ -1,8 +1,8 @@
 """Decode streamed lines as their codes arrive, line by line or in a shared row."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,25 +19,9 @@ KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
 
 
-class References(LruCache[int, tuple[torch.Tensor, Any]]):
-    """An LRU cache of the codec's states after ICL references.
-
-    A reference is identified by its tensor's id, which stays unique because the cache keeps the tensor. A state's
-    ``frames`` counts the reference's frames before it.
-    """
-
-    def missing(self, reference: torch.Tensor) -> int:
-        """Return how many frames of a reference must still be fed."""
-        state = self.state(reference)
-        return len(reference) if state is None else len(reference) - int(state.frames)
-
-    def feed(self, reference: torch.Tensor, feed: Callable[[Any, torch.Tensor], Any]) -> None:
-        """Advance a reference's state by some frames: ``feed`` gets the last state, or None, and the reference."""
-        self.put(id(reference), (reference, feed(self.state(reference), reference)))
-
-    def state(self, reference: torch.Tensor) -> Any:
-        kept = self.get(id(reference))
-        return None if kept is None else kept[1]
+# The codec's states after ICL references, by the ids of the references' tensors: they stay unique because the cache
+# keeps the tensors. A state's ``frames`` counts the reference's frames before it.
+References: TypeAlias = LruCache[int, tuple[torch.Tensor, Any]]
 
 
 class WavesInFlight:
@@ -97,15 +81,22 @@ class LineCodec(ABC):
         """Return how many frames of its reference must still be decoded, before the line can be launched."""
         if (reference := self._behind.get(line)) is None:
             return 0
-        if not (left := self._references.missing(reference)):
+        state = self._state_after(reference)
+        left = len(reference) - (0 if state is None else int(state.frames))
+        if not left:
             del self._behind[line]
-            self._start(line, self._references.state(reference))
+            self._start(line, state)
         return left
 
     def feed(self, line: int) -> None:
         """Decode some of the missing frames, in a time as short as that of a chunk."""
-        self._references.feed(self._behind[line], self._feed)
+        reference = self._behind[line]
+        self._references.put(id(reference), (reference, self._feed(self._state_after(reference), reference)))
         self.missing(line)
+
+    def _state_after(self, reference: torch.Tensor) -> Any:
+        kept = self._references.get(id(reference))
+        return None if kept is None else kept[1]
 
     @abstractmethod
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
@@ -225,7 +216,7 @@ class StreamCodecs:
 
     def __init__(self, captures: CaptureStream):
         self._captures = captures
-        self.references = References(KEPT_REFERENCES)
+        self.references: References = LruCache(KEPT_REFERENCES)
         self._kept: tuple[CodecWeights, RowStream] | None = None
 
     def open(self, model: Model, codec: BatchCodec | None, lines: int) -> LineCodec:

@@ -21,7 +21,8 @@ from ...morph.model.adapter import Adapter
 from ...morph.model.model import Model
 from ...morph.options import LoadOptions
 from ...morph.voice.create import design_voice, preset_voice
-from ...morph.voice.recording import Recording, clone_recording
+from ...morph.voice.library import clone_recording
+from ...morph.voice.recording import Recording
 from ...morph.voice.voice import Voice, check_design
 
 if TYPE_CHECKING:

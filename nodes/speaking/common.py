@@ -19,9 +19,8 @@ from ...morph.options import GenerateOptions, LoadOptions, removed_in
 from ...morph.setting import settings_of
 from ...morph.text.scripts.script import Script, ScriptError, ScriptLine
 from ...morph.voice.cast import PRESET, Character
-from ...morph.voice.fits import needs_of
 from ...morph.voice.recording import read_recording
-from ...morph.voice.voice import Voice
+from ...morph.voice.voice import Voice, needs_of
 from .. import inputs
 from ..folders import kept_lines, local_checkpoint_paths, most_megabytes
 from ..inputs import WordsSocket, schema

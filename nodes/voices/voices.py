@@ -13,15 +13,22 @@ from ...morph.hearing.whisper import check_installed
 from ...morph.model.model import Model
 from ...morph.options import RECOGNISERS, SHIFT_STRENGTHS
 from ...morph.runtime.atomic_file import FileState
-from ...morph.voice.blend import Shift, blend_voices, shift_voice
-from ...morph.voice.create import CloneOptions, clone_voice
-from ...morph.voice.excerpt import Excerpt, better_part, check_bounds, choose, propose, tell
+from ...morph.voice.create import CloneOptions, Shift, blend_voices, clone_voice, shift_voice
 from ...morph.voice.file import holds_voice
-from ...morph.voice.fits import Needs
 from ...morph.voice.library import is_recording, load_source, save_list, save_source, source_states
-from ...morph.voice.measure import Measurement, measure, shape_of
+from ...morph.voice.measure import (
+    Excerpt,
+    Measurement,
+    better_part,
+    check_bounds,
+    choose,
+    measure,
+    propose,
+    shape_of,
+    tell,
+)
 from ...morph.voice.recording import read_recording, transcribe_recording
-from ...morph.voice.voice import Voice, check_design, check_transcript, known_speaker
+from ...morph.voice.voice import Needs, Voice, check_design, check_transcript, known_speaker
 from ...postprocess.checks import check_choice
 from ...serve.terminal.folders import VOICE_FOLDER
 from .. import inputs

@@ -74,8 +74,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
 
 def choose_part(options: argparse.Namespace, waveform: np.ndarray, rate: int, console: Console) -> np.ndarray:
     """Return the part that the options choose, and print it; else all, with a note if a part is better."""
-    from ...morph.voice.excerpt import better_part, cut_part
-    from ...morph.voice.measure import measure
+    from ...morph.voice.measure import better_part, cut_part, measure
 
     part, told = cut_part(waveform, rate, options.start or 0, options.end or 0, options.best)
     if not told:

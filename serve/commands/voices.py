@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...morph.options import LAYOUTS, SHIFT_STRENGTHS
-from ...morph.voice.recording import clone_recording
+from ...morph.voice.library import clone_recording
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
 from ..terminal.console import Console, one_line
@@ -189,7 +189,7 @@ def shift(options: argparse.Namespace, console: Console) -> None:
     folders, words = folders_of(options), [options.of, *options.toward, *options.away]
     path = choose_path(options, folders, options.name)
     check_known(words, folders.library.sources(), find_checkpoint(options, console))
-    from ...morph.voice.blend import NAMED, Shift, shift_voice
+    from ...morph.voice.create import NAMED, Shift, shift_voice
 
     model = cache(lambda: load_synthesizer(options, console).model)
     base, *others = (find_voice(word, folders, model) for word in words)

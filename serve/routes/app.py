@@ -22,9 +22,8 @@ from starlette.types import Receive, Scope, Send
 
 from ...morph.model.model import Model
 from ...morph.voice.create import CloneOptions, clone_voice
-from ...morph.voice.excerpt import cut_part
-from ...morph.voice.recording import LONGEST_READ_S
-from ...morph.voice.reference import Reference, prepare_reference
+from ...morph.voice.measure import cut_part
+from ...morph.voice.recording import LONGEST_READ_S, Reference, prepare_reference
 from ...morph.voice.voice import Voice
 from ..api.errors import ApiError, as_api_error, fault
 from ..api.middleware import AccessGuard, RequestLog, answer_headers

@@ -12,11 +12,9 @@ from ...morph.model.model import Model
 from ...morph.runtime.atomic_file import FileState
 from ...morph.runtime.lru_cache import LruCache
 from ...morph.text.names import OF_VOICES, check_name, name_key
-from ...morph.voice.blend import Shift, embedding_of, shift_voice
-from ...morph.voice.create import design_voice, preset_voice
+from ...morph.voice.create import Shift, design_voice, embedding_of, preset_voice, shift_voice
 from ...morph.voice.file import load_voice, voice_digest
-from ...morph.voice.library import VoiceLibrary, choose_one, is_recording, load_source, source_states
-from ...morph.voice.recording import clone_recording
+from ...morph.voice.library import VoiceLibrary, choose_one, clone_recording, is_recording, load_source, source_states
 from ...morph.voice.voice import Voice, check_voice
 from ..api.errors import ApiError, refusing
 from ..api.request import VoiceShift

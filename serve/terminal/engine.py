@@ -18,7 +18,7 @@ from ...morph.model.names import known_language, known_speaker, list_languages
 from ...morph.options import GenerateOptions, LoadOptions, Sampling, check_strength
 from ...morph.setting import settings_of
 from ...morph.text.pronunciation import PronunciationList, read_pronunciation
-from ...morph.voice.recording import clone_recording
+from ...morph.voice.library import clone_recording
 from ...morph.voice.voice import Voice, check_transcript
 from ...morph.words.alignment import AlignmentHead, TalkerShape, no_word_times
 from .console import Console

@@ -21,7 +21,7 @@ from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import check_voice
-from qwen3_tts_morph.morph.waveform.in_flight import take_all
+from qwen3_tts_morph.morph.waveform.engine import take_all
 from qwen3_tts_morph.morph.words.alignment import Trace
 
 from lab.upstream.package import default_rope_registered, import_qwen_tts

@@ -16,8 +16,7 @@ from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs, Fallback
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec
-from qwen3_tts_morph.morph.waveform.in_flight import take_all
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec, take_all
 
 from lab.streams import render_lines
 from tests.morph.held import note_buffers

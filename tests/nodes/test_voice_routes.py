@@ -14,9 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from qwen3_tts_morph.morph.voice import library as library_module
 from qwen3_tts_morph.morph.voice.file import MOST_BYTES, save_voice
-from qwen3_tts_morph.morph.voice.fits import list_presets
 from qwen3_tts_morph.morph.voice.library import VoiceLibrary
-from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.morph.voice.voice import Voice, list_presets
 
 from tests.nodes.package import load
 from tests.patience import PATIENCE

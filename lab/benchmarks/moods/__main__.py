@@ -1,4 +1,4 @@
-"""Measure what shifts do to voices (``morph/voice/blend.py``).
+"""Measure what shifts do to voices (``morph/voice/create.py``).
 
     python -m lab.benchmarks.moods artifacts/moods --strengths 1 2 --lines 6 --keep
     python -m lab.benchmarks.moods artifacts/moods --ends --lines 6 --keep
@@ -29,8 +29,7 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.speech.lines import Line, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.voice.blend import Shift, blend_voices, shift_voice
-from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import CloneOptions, Shift, blend_voices, clone_voice, preset_voice, shift_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 from ...judges.asr import Comparison, Recogniser

@@ -13,7 +13,7 @@ import torch
 
 from ...model.finite import NotFinite
 from ...speech.pieces import Piece
-from ...waveform.in_flight import InFlight, take_all
+from ...waveform.engine import InFlight, take_all
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import torch
 
 from ...decode.buffers import RowBuffers
 from ...graph.rows import FIRST_AT_ONCE
-from ...model.finite import Computes, NotFinite, check_samples
+from ...model.finite import NotFinite, check_samples
 from ...runtime.capture import next_power_of_2
 from ...speech.pieces import Piece
 from ...waveform.stream import LineCodec, WavesInFlight
@@ -32,7 +32,7 @@ class CodecSteps:
     def __init__(
         self,
         open_codec: Callable[[], LineCodec],
-        module: Computes,
+        module: torch.nn.Module,
         speed: Speed,
         deliver: Callable[[Output], None],
     ):

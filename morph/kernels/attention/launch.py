@@ -7,7 +7,7 @@ import torch
 import triton
 
 from ...model.layers import Layer, LayerStack
-from ...model.weights.linear import split_scales
+from ...model.weights import split_scales
 from ..linear.launch import as_words, project
 from ..linear.tiles import LONGEST_SEGMENT, GemvShape, gemv_tile
 from ..plan import FEWEST_PROGRAMS, WARP_BYTES, Plan, launch
@@ -84,7 +84,9 @@ def attend_lines(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     if span.is_prompt:
         return attend_prompt_alone(plan, inputs)
     if span.length == 2:
-        return _attend_pair(plan, inputs)
+        out, grid = inputs.empty(plan), (inputs.lines, inputs.stack.kv_heads)
+        launch(attend_pair, grid, plan, 1, line_stride=span.cache.keys.stride(1), out=out, **inputs.arguments())
+        return out
     splits = context_splits(plan, inputs.lines, inputs.stack.kv_heads, span.window)
     return _attend_batch(plan, inputs) if splits == 1 else _attend_split(plan, inputs, splits)
 
@@ -132,14 +134,6 @@ def _output_projection(
         "weight": as_words(values), "scales": scales, "out": partials, "N": outputs, "WARPS": tile.warps,
         "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
     }  # fmt: skip
-
-
-def _attend_pair(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
-    out, grid = inputs.empty(plan), (inputs.lines, inputs.stack.kv_heads)
-    launch(
-        attend_pair, grid, plan, 1, line_stride=inputs.span.cache.keys.stride(1), out=out, **inputs.arguments()
-    )  # fmt: skip
-    return out
 
 
 def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -37,30 +38,23 @@ FEWEST_TILES = 32
 SHARED_BYTES = 99 * 1024  # that a program has on every GPU from capability 8.0 on
 
 
+@dataclass(eq=False)
 class TritonOps(RowKernels, TorchOps):
     """The codec's operations in Triton: element-wise work fused, and in 16 bits residual units as well."""
 
-    # ``units`` turns on unit kernels for the channels in ``tiles`` (of wide units, the convolution). ``long_tiles``
-    # are for residual units of FEWEST_TMA_ROWS positions or more.
-
-    def __init__(
-        self,
-        units: bool = True,
-        tiles: Mapping[int, ConvTile] = TILES,
-        long_tiles: Mapping[int, ConvTile] | None = None,
-        launch: Launch = run,
-    ):
-        self.units, self.tiles, self.long_tiles = units, tiles, long_tiles or {}
-        self.launch = launch
+    units: bool = True  # unit kernels for the channels in ``tiles`` (of wide units, the convolution)
+    tiles: Mapping[int, ConvTile] = field(default_factory=lambda: TILES)
+    long_tiles: Mapping[int, ConvTile] = field(default_factory=dict)  # of units of FEWEST_TMA_ROWS positions or more
+    launch: Launch = run
 
     @classmethod
     def of(cls, device: torch.device) -> TritonOps:
         # Before compute capability 8.0, a unit's accumulators do not stay in registers.
         units = torch.cuda.get_device_capability(device) >= (8, 0)
-        return cls(units, long_tiles=TMA_TILES if has_tma(device) else None)
+        return cls(units, long_tiles=TMA_TILES if has_tma(device) else {})
 
     def compile_ahead(self, *rows: Callable[[TorchOps], None]) -> None:
-        ops = TritonOps(self.units, self.tiles, self.long_tiles, compile_only)
+        ops = replace(self, launch=compile_only)
         compile_in_parallel(*(partial(row, ops) for row in rows))
 
     def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
@@ -88,7 +82,9 @@ class TritonOps(RowKernels, TorchOps):
         active = self.activate(x, block.units[0].first, keep)
         for index, (unit, after) in enumerate(zip(block.units, following, strict=True)):
             if self._fuses(x):
-                last, tile = index == len(block.units) - 1, self._unit_tile(x)
+                last, tile = index == len(block.units) - 1, self.tiles[x.shape[1]]
+                if len(x) >= FEWEST_TMA_ROWS:
+                    tile = self.long_tiles.get(x.shape[1], tile)
                 end = taps if last else None
                 active = residual_unit(x, active, unit, after, keep, tile, last, self.launch, end)
             else:
@@ -102,11 +98,6 @@ class TritonOps(RowKernels, TorchOps):
     def _fuses(self, x: torch.Tensor) -> bool:
         channels = x.shape[1]
         return channels <= WIDEST_UNIT and split_channels(channels) is not None and self._has_tile(x)
-
-    def _unit_tile(self, x: torch.Tensor) -> ConvTile:
-        length, channels = x.shape
-        tile = self.tiles[channels]
-        return self.long_tiles.get(channels, tile) if length >= FEWEST_TMA_ROWS else tile
 
     def _has_tile(self, x: torch.Tensor) -> bool:
         return self.units and x.shape[1] in self.tiles and x.element_size() == 2

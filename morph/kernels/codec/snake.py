@@ -59,11 +59,7 @@ def _activate(
 
 
 def activate(
-    x: torch.Tensor,
-    snake: SnakeWeights,
-    keep: torch.Tensor,
-    out: torch.Tensor | None = None,
-    launch: Launch = run,
+    x: torch.Tensor, snake: SnakeWeights, keep: torch.Tensor, out: torch.Tensor | None = None, launch: Launch = run
 ) -> torch.Tensor:
     """Return SnakeBeta of rows ``[T, C]``, zero in frames whose ``keep`` is false; ``out`` may be ``x``."""
     length, channels = x.shape

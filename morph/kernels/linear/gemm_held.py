@@ -30,11 +30,7 @@ from triton.experimental.gluon.language.nvidia.ampere.async_copy import (
     commit_group,
     wait_group,
 )
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait
 
 from .. import plan
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 import triton
 
-from ...model.weights.linear import split_scales
+from ...model.weights import split_scales
 from ..plan import SUM_WIDTH, Plan, launch
 from ..rows import COLUMNS, add_and_norm, swiglu
 from ..states import Inputs, Projection, Residual

@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
-from qwen3_tts_morph.morph.waveform.in_flight import InFlight
+from qwen3_tts_morph.morph.waveform.engine import InFlight
 
 from tests.morph.endless import pin_ends
 from tests.patience import wait_until

@@ -24,7 +24,7 @@ from tests.morph.decoding import (
     prompts_of,
 )
 from tests.morph.held import note_buffers
-from tests.morph.model.weights.moving import move
+from tests.morph.model.moving import move
 from tests.morph.recorded import Recordings
 
 

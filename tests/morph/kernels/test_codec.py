@@ -15,8 +15,7 @@ from qwen3_tts_morph.morph.kernels.codec.snake import activate
 from qwen3_tts_morph.morph.kernels.precompile import run
 from qwen3_tts_morph.morph.model.layers import Angles
 from qwen3_tts_morph.morph.options import LoadOptions
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec
-from qwen3_tts_morph.morph.waveform.in_flight import take_all
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec, take_all
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DILATIONS = (1, 3, 9)

@@ -15,7 +15,7 @@ from qwen3_tts_morph.morph.kernels.linear.gemv import UNPACKED, unpack
 from qwen3_tts_morph.morph.kernels.linear.launch import project
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs, Projection
-from qwen3_tts_morph.morph.model.weights.int8 import quantize
+from qwen3_tts_morph.morph.model.weights import quantize
 
 from lab.benchmarks.random_weights import SHAPES, quantize_weights, random_slots, random_weights
 from tests.morph.kernels.test_frame import FILTERED, POSITIONS, check_frames

@@ -12,7 +12,7 @@ from qwen3_tts_morph.morph.kernels.linear.launch import project
 from qwen3_tts_morph.morph.kernels.linear.tiles import GemmShape, library_tile
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import Inputs, Projection, Residual
-from qwen3_tts_morph.morph.model.weights.int8 import quantize
+from qwen3_tts_morph.morph.model.weights import quantize
 
 from tests.morph.kernels.test_frame import both, check_equal, check_frames, decode_frame, torch_frame
 from tests.morph.kernels.test_linear import DTYPES, EPS, NAMED_SIZES, check, random, rms_norm

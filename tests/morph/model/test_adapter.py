@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.checkpoint.adapter_file import adapt, read_adapter
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.decode.rows import LineRequest
-from qwen3_tts_morph.morph.model.weights.int8 import Int8Linear, quantize
+from qwen3_tts_morph.morph.model.weights import Int8Linear, quantize
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from safetensors.torch import load_file, save_file

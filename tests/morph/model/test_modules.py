@@ -3,7 +3,7 @@
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.predictor import KeyValueCache
-from qwen3_tts_morph.morph.model.rope import RopeTable
+from qwen3_tts_morph.morph.model.network import RopeTable
 
 from lab.upstream.over import upstream_of
 from lab.upstream.package import import_qwen_tts

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.model.rope import RopeTable, inverse_frequencies, require_default_rope
+from qwen3_tts_morph.morph.model.network import RopeTable, inverse_frequencies, require_default_rope
 
 from lab.upstream.over import upstream_of
 

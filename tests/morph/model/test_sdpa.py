@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.model.sdpa import without_cudnn
+from qwen3_tts_morph.morph.model.layers import without_cudnn
 
 from tests.patience import PATIENCE
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from qwen3_tts_morph.morph.voice.excerpt import Excerpt, better_part, choose, propose, tell
-from qwen3_tts_morph.morph.voice.measure import measure
+from qwen3_tts_morph.morph.voice.measure import Excerpt, better_part, choose, measure, propose, tell
 
 from tests.morph.voice.made_speech import RATE, clip, hush, phrase
 

@@ -18,7 +18,7 @@ from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice import file as voice_file
 from qwen3_tts_morph.morph.voice.create import PADDING_S, CloneOptions, clone_voice, preset_voice
 from qwen3_tts_morph.morph.voice.file import load_voice
-from qwen3_tts_morph.morph.voice.reference import LONGEST_S, OVERRUN_S
+from qwen3_tts_morph.morph.voice.recording import LONGEST_S, OVERRUN_S
 from qwen3_tts_morph.morph.voice.voice import MOST_CODE_FRAMES, check_voice
 
 from lab.streams import render_lines

@@ -18,9 +18,8 @@ from qwen3_tts_morph.morph.voice.file import (
     read_voice,
     save_voice,
 )
-from qwen3_tts_morph.morph.voice.fits import needs_of
 from qwen3_tts_morph.morph.voice.library import VoiceLibrary, describe_file
-from qwen3_tts_morph.morph.voice.voice import Voice
+from qwen3_tts_morph.morph.voice.voice import Voice, needs_of
 from safetensors import safe_open
 from safetensors.torch import save_file
 

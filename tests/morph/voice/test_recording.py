@@ -9,8 +9,8 @@ import soundfile
 import torch
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
-from qwen3_tts_morph.morph.voice.library import VoiceLibrary
-from qwen3_tts_morph.morph.voice.recording import MOST_TEXT_BYTES, clone_recording, read_recording
+from qwen3_tts_morph.morph.voice.library import VoiceLibrary, clone_recording
+from qwen3_tts_morph.morph.voice.recording import MOST_TEXT_BYTES, read_recording
 from qwen3_tts_morph.morph.voice.voice import Voice
 
 RATE = 24000

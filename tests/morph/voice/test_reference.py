@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
-from qwen3_tts_morph.morph.voice.reference import Reference, is_cut_off, prepare_reference
+from qwen3_tts_morph.morph.voice.recording import Reference, is_cut_off, prepare_reference
 
 from tests.morph.voice.made_speech import RATE as MADE_RATE
 from tests.morph.voice.made_speech import hush, phrase

@@ -6,8 +6,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.options import SHIFT_STRENGTHS
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
-from qwen3_tts_morph.morph.voice.blend import LEAST_SHARE, MOST_SHARE, Shift, blend_voices, shift_voice
-from qwen3_tts_morph.morph.voice.create import preset_voice
+from qwen3_tts_morph.morph.voice.create import LEAST_SHARE, MOST_SHARE, Shift, blend_voices, preset_voice, shift_voice
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import LONGEST_RECIPE, Voice, check_voice
 

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.codec.stream import encode_waveform
-from qwen3_tts_morph.morph.voice.blend import blend_voices
-from qwen3_tts_morph.morph.voice.create import CUT_OFF, CloneOptions, clone_voice, design_voice, preset_voice
+from qwen3_tts_morph.morph.voice.create import (
+    CUT_OFF,
+    CloneOptions,
+    blend_voices,
+    clone_voice,
+    design_voice,
+    preset_voice,
+)
 from qwen3_tts_morph.morph.voice.prompt import PromptBuilder
 from qwen3_tts_morph.morph.voice.voice import Voice, check_voice
 

@@ -10,8 +10,7 @@ from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.runtime.capture import CaptureStream, Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
-from qwen3_tts_morph.morph.waveform.engine import BatchCodec
-from qwen3_tts_morph.morph.waveform.in_flight import take_all
+from qwen3_tts_morph.morph.waveform.engine import BatchCodec, take_all
 
 from tests.morph.codec_lines import FLOAT32_DB, FRAME, random_codes, signal_to_noise
 from tests.morph.recorded import Recordings, note_graphs, prepare_all

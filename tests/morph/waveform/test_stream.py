@@ -10,11 +10,12 @@ from qwen3_tts_morph.morph import synthesizer as engine_module
 from qwen3_tts_morph.morph.codec.forward import TorchOps
 from qwen3_tts_morph.morph.codec.packing import PART_FRAMES
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
+from qwen3_tts_morph.morph.runtime.lru_cache import LruCache
 from qwen3_tts_morph.morph.synthesizer import Choice, Engine
 from qwen3_tts_morph.morph.waveform import stream as stream_module
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
-from qwen3_tts_morph.morph.waveform.stream import References, SharedRow, SingleLines
+from qwen3_tts_morph.morph.waveform.stream import LineCodec, References, SharedRow, SingleLines
 
 from tests.morph.codec_lines import (
     FLOAT32_DB,
@@ -157,21 +158,30 @@ def test_a_reference_is_fed_in_parts_while_another_line_is_decoded(model, choice
 
 
 def test_the_least_recently_used_reference_is_released():
-    references, made = References(size=2), []
-    voices = [torch.zeros(1) for _ in range(3)]
+    references: References = LruCache(2)
+    voices = [torch.full((1,), index) for index in range(3)]
 
-    def state(index: int) -> int:
-        def feed(before, reference):
-            assert before is None and reference is voices[index]
-            made.append(index)
-            return SimpleNamespace(frames=1, number=len(made))
+    class CountingCodec(LineCodec):
+        made, numbers = list[int](), list[int]()
 
-        if references.missing(voices[index]):
-            references.feed(voices[index], feed)
-        return references.state(voices[index]).number
+        def _start(self, line, state):
+            self.numbers.append(state.number)
 
-    assert [state(index) for index in (0, 1, 0, 2, 0, 1)] == [1, 2, 1, 3, 1, 4]
-    assert made == [0, 1, 2, 1] and len(references) == 2
+        def _feed(self, state, reference):
+            assert state is None
+            self.made.append(int(reference))
+            return SimpleNamespace(frames=1, number=len(self.made))
+
+        def launch(self, codes):
+            raise NotImplementedError
+
+    codec = CountingCodec(references)
+    for index in (0, 1, 0, 2, 0, 1):
+        codec.begin(index, voices[index])
+        if codec.missing(index):
+            codec.feed(index)
+    assert codec.numbers == [1, 2, 1, 3, 1, 4]
+    assert codec.made == [0, 1, 2, 1] and len(references) == 2
     references.set_origin("elsewhere")
     assert len(references) == 0, "states of another device serve no more"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.voice.blend import Shift, shift_voice
+from qwen3_tts_morph.morph.voice.create import Shift, shift_voice
 from qwen3_tts_morph.morph.voice.file import save_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.serve.api.errors import ApiError

@@ -3,12 +3,12 @@ import shutil
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.model.weights.joined_weights import join, joined, stack
+from qwen3_tts_morph.morph.model.weights import join, joined, stack
 from qwen3_tts_morph.morph.options import LoadOptions
 from safetensors.torch import load_file, save_file
 
-from tests.morph.model.weights.moving import move
-from tests.morph.model.weights.stacking import stacked
+from tests.morph.model.moving import move
+from tests.morph.model.stacking import stacked
 
 
 def heads(kind: str = "linear", count: int = 15) -> torch.nn.ModuleList:

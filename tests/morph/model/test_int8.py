@@ -11,12 +11,9 @@ from qwen3_tts_morph.morph.checkpoint.trained_files import load_tails
 from qwen3_tts_morph.morph.decode.predictor import Predictor
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.graph.backend import FrameBackend
-from qwen3_tts_morph.morph.model.crossbar import crossbar
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.tail import Tail, TailInfo
-from qwen3_tts_morph.morph.model.weights.int8 import Int8Linear, Int8Weight, quantize
-from qwen3_tts_morph.morph.model.weights.joined_weights import view_heads, view_weight
-from qwen3_tts_morph.morph.model.weights.linear import linear
+from qwen3_tts_morph.morph.model.tail import Tail, TailInfo, crossbar
+from qwen3_tts_morph.morph.model.weights import Int8Linear, Int8Weight, linear, quantize, view_heads, view_weight
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.report import describe

@@ -1,7 +1,7 @@
 """Whether weights are stacked, and how to undo it, for tests."""
 
 import torch
-from qwen3_tts_morph.morph.model.weights.joined_weights import joined
+from qwen3_tts_morph.morph.model.weights import joined
 
 
 def stacked(modules: torch.nn.ModuleList) -> torch.Tensor | None:

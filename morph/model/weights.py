@@ -1,17 +1,23 @@
-"""Weight-only INT8: each row of a weight is integers -127 .. 127 and one scale, half the bytes of bf16.
+"""Weights of linear layers, in full precision or INT8, and views of several as one tensor.
 
-Symmetric, rounded to nearest, no calibration: ``scale = max |row| / 127``, rounded to the model's dtype before the
+INT8 is weight-only: each row of a weight is integers -127 .. 127 and one scale, half the bytes of bf16. It is
+symmetric, rounded to nearest, without calibration: ``scale = max |row| / 127``, rounded to the model's dtype before the
 row is divided by it, so that rounding the scale adds no error. Activations are not quantized, nor are embeddings,
 norms, group 0's head, codec and speaker encoder. INT8 is an approximation at any SEQ_GROUPS: "exact" is then relative
 to the INT8 model.
+
+Stacked heads and fused projections are views without extra memory. ``join`` turns weights into views of one tensor, and
+``joined`` finds that tensor from the views, so there is no state. A move to another device gives every parameter its
+own storage; ``join`` then joins them again. ``TensorAddresses`` detects that a model was moved or a weight replaced,
+before views of it are used again.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
@@ -130,3 +136,100 @@ def quantize_talker(talker: Any) -> None:
                 setattr(part, name, Int8Linear(getattr(part, name)))
     for group, head in enumerate(predictor.lm_head):
         predictor.lm_head[group] = Int8Linear(head)
+
+
+Weight: TypeAlias = "torch.Tensor | Int8Weight"
+
+
+def linear(states: torch.Tensor, weight: Weight) -> torch.Tensor:
+    return weight.linear(states) if isinstance(weight, Int8Weight) else functional.linear(states, weight)
+
+
+def split_scales(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return a weight's values and, for INT8, its scales (else None), as the kernels take them."""
+    return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight, None)
+
+
+def tensors_of(weight: Weight) -> tuple[torch.Tensor, ...]:
+    return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight,)
+
+
+def _weights(modules: Iterable[torch.nn.Module], name: str = "weight") -> list[torch.Tensor]:
+    return [getattr(module, name) for module in modules]
+
+
+def joined(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tensor | None:
+    """Return the tensor whose rows are the modules' concatenated weights, or None if they are not joined."""
+    weights = _weights(modules, name)
+    first = weights[0]
+    storage, offset = first.untyped_storage().data_ptr(), first.storage_offset()
+    for weight in weights:
+        same_storage = weight.untyped_storage().data_ptr() == storage
+        if not (same_storage and weight.storage_offset() == offset and weight.is_contiguous()):
+            return None
+        offset += weight.numel()
+    shape = (sum(map(len, weights)), *first.shape[1:])
+    return first.detach().as_strided(shape, first.stride(), first.storage_offset())
+
+
+def join(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tensor:
+    """Make the modules' weights views of one tensor ``[all rows, ...]`` and return it; a no-op if they already are.
+
+    The parameters stay the same objects; only their storage changes. The old storages are freed one by one, so the
+    peak is at most twice the size of these weights.
+    """
+    modules = list(modules)
+    tensor = joined(modules, name)
+    if tensor is not None:
+        return tensor
+    weights = _weights(modules, name)
+    first, rows = weights[0], [len(weight) for weight in weights]
+    # Parameters made outside inference mode cannot take inference tensors as their data.
+    with torch.inference_mode(False), torch.no_grad():
+        tensor = torch.empty((sum(rows), *first.shape[1:]), dtype=first.dtype, device=first.device)
+        for view, weight in zip(tensor.split(rows), weights, strict=True):
+            view.copy_(weight)
+            weight.data = view
+    return tensor
+
+
+def stack(modules: torch.nn.ModuleList) -> torch.Tensor:
+    """``join`` weights of one shape ``[V, H]``; return them as one ``[N, V, H]`` tensor."""
+    return join(modules).unflatten(0, (len(modules), -1))
+
+
+def view_weight(linears: Iterable[torch.nn.Module]) -> Weight:
+    linears = list(linears)
+    weight = join(linears)
+    is_int8 = isinstance(linears[0], Int8Linear)
+    return Int8Weight(weight, join(linears, "scale")) if is_int8 else weight
+
+
+def view_heads(heads: torch.nn.ModuleList) -> Weight:
+    return view_weight(heads).unflatten(0, (len(heads), -1))
+
+
+class TensorAddresses:
+    """Addresses of the modules' parameters and buffers. Keeps no module and no replaced tensor alive."""
+
+    def __init__(self, *modules: torch.nn.Module):
+        found = [tensor for module in modules for tensor in _tensors_in(module)]
+        self._owners, self._names = [owner for owner, _ in found], [name for _, name in found]
+        self._seen = self._look()
+
+    def unchanged(self) -> bool:
+        return self._look() == self._seen
+
+    def _look(self) -> list[int]:
+        try:  # in maps: hundreds of tensors, before every line
+            return [*map(torch.Tensor.data_ptr, map(dict.__getitem__, self._owners, self._names))]
+        except (KeyError, TypeError):  # deleted, or set to None
+            return []
+
+
+def _tensors_in(module: torch.nn.Module) -> Iterator[tuple[dict[str, torch.Tensor], str]]:
+    """Yield the dict and the name of every parameter and buffer: a move to another device replaces buffers."""
+    for one in module.modules():
+        owners: tuple[Any, Any] = one._parameters, one._buffers
+        for owner in owners:
+            yield from ((owner, name) for name, value in owner.items() if value is not None)

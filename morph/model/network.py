@@ -1,21 +1,76 @@
-"""The talker and its code predictor: upstream's parameter names and arithmetic, bit for bit.
+"""The networks of a checkpoint's own file: talker, code predictor and, in a Base checkpoint, the speaker encoder.
 
-Modules may be built on torch's meta device; the checkpoint's tensors are assigned afterwards. The eager engine runs
-them, the graph engine only reads their weights (``model/layers.py``).
+They have upstream's parameter names and arithmetic, bit for bit. Modules may be built on torch's meta device; the
+checkpoint's tensors are assigned afterwards. The eager engine runs talker and predictor, the graph engine only reads
+their weights (``layers.py``). The speaker encoder is an ECAPA-TDNN.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from ..rope import RopeTable, head_dim_of
-from .speaker_encoder import SpeakerEncoder
-
 SHARES_KEYS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)  # SDPA has ``enable_gqa``
+# Of the speaker encoder's spectrogram.
+SAMPLE_RATE, FFT, HOP, TOP_HZ = 24000, 1024, 256, 12000.0
+FLOOR = 1e-5  # of the spectrogram, before its logarithm
+# Slaney's mel scale: linear up to 1 kHz, then logarithmic.
+MEL_HZ, LOG_HZ, LOG_STEP = 200.0 / 3, 1000.0, np.log(6.4) / 27.0
+
 # Cosines and sines, ``[T, head_dim]`` each.
 Rotation = tuple[torch.Tensor, torch.Tensor]
+
+
+def head_dim_of(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def inverse_frequencies(config: Any, device: torch.device | str | None = None) -> torch.Tensor:
+    """Return ``theta ** (-2i / head_dim)``, float32 ``[head_dim / 2]``, as transformers' default RoPE computes it.
+
+    Not a model's ``inv_freq`` buffer: transformers 5 can leave it zeroed after loading.
+    """
+    # transformers 5 has ``rope_parameters`` instead of ``rope_theta``.
+    base = getattr(config, "rope_theta", None)
+    if base is None:
+        base = config.rope_parameters["rope_theta"]
+    head_dim = head_dim_of(config)
+    steps = torch.arange(0, head_dim, 2, dtype=torch.int64).to(device=device, dtype=torch.float32)
+    return 1.0 / (base ** (steps / head_dim))
+
+
+def require_default_rope(config: Any) -> None:
+    """Raise ValueError for a config with scaled RoPE: these tables would be wrong for it."""
+    scaling = getattr(config, "rope_scaling", None) or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"the checkpoint's config has RoPE of type {kind!r}: only 'default' is supported")
+
+
+@dataclass(frozen=True)
+class RopeTable:
+    """Cosines and sines ``[length, head_dim]`` in the model's dtype: the paper's morph cache."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    @classmethod
+    def build(cls, config: Any, length: int, device: torch.device, dtype: torch.dtype) -> RopeTable:
+        """Compute the table; bit-equal to upstream's ``rotary_emb`` at the same positions."""
+        # On the CPU, as upstream does when it loads a model, then moved.
+        require_default_rope(config)
+        frequencies = inverse_frequencies(config, "cpu").to(device)
+        angles = torch.arange(length, device=device).float()[:, None] * frequencies[None, :]
+        angles = torch.cat((angles, angles), dim=-1)
+        return cls(angles.cos().to(dtype), angles.sin().to(dtype))
+
+    def fits(self, length: int, device: torch.device, dtype: torch.dtype) -> bool:
+        return len(self.cos) >= length and self.cos.device == device and self.cos.dtype == dtype
 
 
 class KeysAndValues(Protocol):
@@ -211,6 +266,133 @@ class Talker(nn.Module):
         self.text_projection = TextProjection(config.text_hidden_size, config.hidden_size)
         self.codec_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.code_predictor = CodePredictor(config.code_predictor_config, config.hidden_size)
+
+
+def convolution(channels: int, out: int, kernel: int = 1, dilation: int = 1) -> nn.Conv1d:
+    return nn.Conv1d(channels, out, kernel, dilation=dilation, padding="same", padding_mode="reflect")
+
+
+class TDNN(nn.Module):
+    def __init__(self, channels: int, out: int, kernel: int = 1, dilation: int = 1):
+        super().__init__()
+        self.conv = convolution(channels, out, kernel, dilation)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return functional.relu(self.conv(states))
+
+
+class Res2Net(nn.Module):
+    def __init__(self, channels: int, scale: int, kernel: int, dilation: int):
+        super().__init__()
+        width = channels // scale
+        self.scale = scale
+        self.blocks = nn.ModuleList(TDNN(width, width, kernel, dilation) for _ in range(scale - 1))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        first, *rest = states.chunk(self.scale, dim=1)
+        parts = [first]
+        for index, (block, part) in enumerate(zip(self.blocks, rest, strict=True)):
+            parts.append(block(part if index == 0 else part + parts[-1]))
+        return torch.cat(parts, dim=1)
+
+
+class SqueezeExcitation(nn.Module):
+    def __init__(self, channels: int, squeezed: int):
+        super().__init__()
+        self.conv1 = convolution(channels, squeezed)
+        self.conv2 = convolution(squeezed, channels)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        mean = states.mean(dim=2, keepdim=True)
+        return states * torch.sigmoid(self.conv2(functional.relu(self.conv1(mean))))
+
+
+class SERes2Block(nn.Module):
+    def __init__(self, config: Any, index: int):
+        super().__init__()
+        channels, out = config.enc_channels[index - 1 : index + 1]
+        self.tdnn1 = TDNN(channels, out)
+        self.res2net_block = Res2Net(
+            out, config.enc_res2net_scale, config.enc_kernel_sizes[index], config.enc_dilations[index]
+        )
+        self.tdnn2 = TDNN(out, out)
+        self.se_block = SqueezeExcitation(out, config.enc_se_channels)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return self.se_block(self.tdnn2(self.res2net_block(self.tdnn1(states)))) + states
+
+
+class Pooling(nn.Module):
+    """Attentive statistics pooling: ``[B, C, T]`` to weighted means and deviations ``[B, 2 C, 1]``."""
+
+    def __init__(self, channels: int, inner: int):
+        super().__init__()
+        self.tdnn = TDNN(channels * 3, inner)
+        self.conv = convolution(inner, channels)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        ones = states.new_ones(len(states), 1, states.shape[2])
+        mean, deviation = (
+            one.unsqueeze(2).expand_as(states) for one in statistics(states, ones / ones.sum(dim=2, keepdim=True))
+        )
+        scores = self.conv(torch.tanh(self.tdnn(torch.cat((states, mean, deviation), dim=1))))
+        return torch.cat(statistics(states, scores.softmax(dim=2)), dim=1).unsqueeze(2)
+
+
+def statistics(states: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    mean = (weights * states).sum(2)
+    variance = (weights * (states - mean.unsqueeze(2)).pow(2)).sum(2)
+    return mean, variance.clamp(1e-12).sqrt()
+
+
+class SpeakerEncoder(nn.Module):
+    def __init__(self, config: Any):
+        super().__init__()
+        self.bands: int = config.mel_dim
+        channels, kernels, dilations = config.enc_channels, config.enc_kernel_sizes, config.enc_dilations
+        if not len(channels) == len(kernels) == len(dilations):
+            raise ValueError("enc_channels, enc_kernel_sizes and enc_dilations in config.json differ in length")
+        last = channels[-1]
+        self.blocks = nn.ModuleList([TDNN(self.bands, channels[0], kernels[0], dilations[0])])
+        self.blocks.extend(SERes2Block(config, index) for index in range(1, len(channels) - 1))
+        self.mfa = TDNN(last, last, kernels[-1], dilations[-1])
+        self.asp = Pooling(last, config.enc_attention_channels)
+        self.fc = convolution(last * 2, config.enc_dim)
+
+    def forward(self, mel: torch.Tensor) -> torch.Tensor:
+        """Return embeddings ``[B, H]`` of log mel spectrograms ``[B, mel_dim, T]``."""
+        outs = [mel]
+        for block in self.blocks:
+            outs.append(block(outs[-1]))
+        return self.fc(self.asp(self.mfa(torch.cat(outs[2:], dim=1)))).squeeze(-1)
+
+    @torch.inference_mode()
+    def embed(self, waveform: np.ndarray) -> torch.Tensor:
+        """Return the embedding ``[H]`` of a mono waveform, float32 ``[T]`` at 24 kHz."""
+        mel = log_mel(torch.from_numpy(waveform), self.bands)
+        return self(mel[None].to(self.fc.weight.device, self.fc.weight.dtype))[0]
+
+
+def log_mel(waveform: torch.Tensor, bands: int) -> torch.Tensor:
+    """Return the log mel spectrogram ``[bands, T]`` of a waveform ``[samples]`` at 24 kHz."""
+    around = (FFT - HOP) // 2
+    padded = functional.pad(waveform[None], (around, around), mode="reflect")
+    spectrum = torch.stft(padded, FFT, HOP, window=torch.hann_window(FFT), center=False, return_complex=True)[0]
+    power = spectrum.real.square() + spectrum.imag.square()
+    return torch.log((torch.from_numpy(mel_filters(bands)) @ (power + 1e-9).sqrt()).clamp(min=FLOOR))
+
+
+def mel_filters(bands: int) -> np.ndarray:
+    """Return librosa's mel filters, float32 ``[bands, FFT / 2 + 1]``, from 0 to TOP_HZ."""
+    top = LOG_HZ / MEL_HZ + np.log(TOP_HZ / LOG_HZ) / LOG_STEP
+    mels = np.linspace(0.0, top, bands + 2)
+    log = LOG_HZ * np.exp(LOG_STEP * (mels - LOG_HZ / MEL_HZ))
+    edges = np.where(mels >= LOG_HZ / MEL_HZ, log, MEL_HZ * mels)
+    ramps = edges[:, None] - np.fft.rfftfreq(FFT, 1.0 / SAMPLE_RATE)[None]
+    steps = np.diff(edges)[:, None]
+    filters = np.maximum(0, np.minimum(-ramps[:-2] / steps[:-1], ramps[2:] / steps[1:])).astype(np.float32)
+    filters *= (2.0 / (edges[2:] - edges[:-2]))[:, None]
+    return filters
 
 
 class Network(nn.Module):

@@ -1,1 +1,0 @@
-"""The modules of a checkpoint: talker, code predictor, speaker encoder."""
