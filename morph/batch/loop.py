@@ -236,7 +236,7 @@ class Loop:
         self._decoding.rows.late = bool(self._streamed or self.scheduler.streams)
         if self.scheduler.wanted:
             self._admit()
-            if self.scheduler.wanted:
+            if self.scheduler.wanted and self._streamed:
                 self._exchange()
         if self._ahead.lines:
             self._prepare_beside()

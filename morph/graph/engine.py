@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-import numpy as np
 import torch
 
-from ..decode.rows import FLAG, REPORT_WIDTH, Frame, Group, Guard, LatePart, LineRequest, RowPlan
+from ..decode.rows import FLAG, Frame, Group, Guard, LatePart, LineRequest, RowPlan
 from ..frame.buffers import SHORT_PROMPTS, Buffers, LastPositions, LineSnapshot, PrefillBatch
 from ..frame.sampling import GROUPS
 from ..frame.weights import Weights, WeightViews
@@ -456,7 +455,6 @@ class GraphRows:
         self._largest_pass = LARGEST_CAPTURED_PREFILL if self._prepares else largest_prefill(self.count)
         # Rows of lines of which no frame has been read, and whether their first one is in flight.
         self._unread: dict[int, bool] = {}
-        self._report = np.zeros((decoder.batch, REPORT_WIDTH))  # of the frame that was read last
         self._lag = 0  # frames that the device may be ahead of the host, until the next step
         self._split = 0  # positions of the frame whose first part alone has been launched
 
@@ -572,8 +570,7 @@ class GraphRows:
     def read(self) -> Frame | None:
         # A streamed line's first frame is urgent: it is not read late, and no frame is launched before it is read.
         if self._readback.waiting > self._lag or (self._unread and self._awaited):
-            self._report = self._readback.pop().numpy()
-            frame = self._table.receive(self._report)
+            frame = self._table.receive(self._readback.pop().numpy())
             if self._unread:
                 for row in frame.rows.tolist():
                     self._unread.pop(row, None)
@@ -611,7 +608,7 @@ class GraphRows:
 
     def release(self, row: int) -> None:
         self._table.release(row)
-        if row in self._unread or self._report[row, FLAG]:  # cleared when the row gets its next line
+        if row in self._unread or self._table.report[row, FLAG]:  # cleared when the row gets its next line
             self.decoder._started.broken.add(row)
         group = self.lines.pop(row).group
         self._rows_of[group].remove(row)

@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 import torch
 
-from ..decode.rows import Frame
+from ..decode.rows import REPORT_WIDTH, Frame
 
 LAG = 2  # frames that the device is ahead of the host: wasted when the last line ends before its cap
 FREE = -1  # the line of a free row
@@ -32,6 +32,7 @@ class RowTable:
         self._numbers = count()  # of lines, so that a row's next line does not get frames of the one before
         self._reached = np.zeros(rows, dtype=np.int64)
         self._in_flight: deque[np.ndarray] = deque()
+        self.report = np.zeros((rows, REPORT_WIDTH))  # of the frame that was received last
         self._waited = 0  # frames that free rows have waited for others
 
     def room(self, waiting: int) -> int:
@@ -67,7 +68,7 @@ class RowTable:
 
     def receive(self, report: np.ndarray) -> Frame:
         """Return the oldest frame in flight, by its report ``[B, REPORT_WIDTH]``."""
-        sent = self._in_flight.popleft()
+        sent, self.report = self._in_flight.popleft(), report
         rows = ((sent == self._lines) & (sent != FREE)).nonzero()[0]  # of lines not released since
         return Frame(rows, report[rows])
 
