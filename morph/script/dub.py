@@ -103,7 +103,8 @@ class Dub:
         """How it went, in a few sentences, the captions that do not fit first."""
         count, late = len(self.placed), sum(bool(one.late_s) for one in self.placed)
         wrong = sum(bool(one.too_long_s) or one.spoken.report.ended == ERROR for one in self.placed)
-        fit = f"{wrong} of {count} captions do not fit" if wrong else f"All {count} captions fit"
+        all_fit = "The caption fits" if count == 1 else f"All {count} captions fit"
+        fit = f"{wrong} of {count} captions do not fit" if wrong else all_fit
         later = f", {late} {'starts' if late == 1 else 'start'} later" if late else ""
         lines = [f"{fit}{later}{':' if wrong or late else '.'}", *self.misfits.splitlines()]
         if faster := [one.speed for one in self.placed if one.speed > 1]:
