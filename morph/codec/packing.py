@@ -22,7 +22,7 @@ LONGEST_CHUNK = 2 * CONTEXT_FRAMES + CHUNK_FRAMES
 
 
 @dataclass(frozen=True)
-class Chunk:
+class CodecChunk:
     """Frames ``start - context .. start + frames - 1`` of a line; samples of the context are cut off."""
 
     line: int
@@ -36,15 +36,15 @@ class Chunk:
         return self.context + self.frames
 
 
-Row: TypeAlias = Sequence[Chunk]
+Row: TypeAlias = Sequence[CodecChunk]
 
 
-def cut_chunks(lengths: Sequence[int]) -> Iterator[Chunk]:
+def cut_chunks(lengths: Sequence[int]) -> Iterator[CodecChunk]:
     """Cut lines as upstream's ``chunked_decode`` does: without left context until a full one is available."""
     for line, length in enumerate(lengths):
         for start in range(0, length, CHUNK_FRAMES):
             context = CONTEXT_FRAMES if start > CONTEXT_FRAMES else start
-            yield Chunk(line, start, context, min(CHUNK_FRAMES, length - start))
+            yield CodecChunk(line, start, context, min(CHUNK_FRAMES, length - start))
 
 
 def first_needed(frames: int) -> int:
@@ -63,9 +63,9 @@ def row_sizes(window: int, largest: int) -> list[int]:
     return sorted(size for size in lengths if size <= largest)
 
 
-def pack_rows(chunks: Sequence[Chunk], capacity: int, gap: int) -> list[list[Chunk]]:
+def pack_rows(chunks: Sequence[CodecChunk], capacity: int, gap: int) -> list[list[CodecChunk]]:
     """Pack chunks into rows of at most ``capacity`` frames, longest first, each after ``gap`` empty frames."""
-    rows: list[list[Chunk]] = []
+    rows: list[list[CodecChunk]] = []
     ends: list[int] = []
     for chunk in sorted(chunks, key=lambda chunk: -chunk.length):
         length = gap + chunk.length

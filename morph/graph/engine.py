@@ -446,8 +446,8 @@ class GraphRows:
         self.count, self.late = decoder.batch, plan.late
         self._is_synchronous = decoder._synchronous
         self._prepares = plan.ahead.lines > 0
-        self._prepared = {None, Group.of(options)}
-        self._group: Group | None = None  # of the last frame
+        self._own_group = Group.of(options)  # of lines without one
+        self._prepared = {None, self._own_group}
         self._rows_of: dict[Group | None, list[int]] = {}
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()
         self.lines = decoder.lines
@@ -470,7 +470,7 @@ class GraphRows:
 
     def _prepare(self, groups: Iterable[Group | None]) -> None:
         for group in groups:
-            self._use(group)
+            self.decoder.use(group or self._own_group)
             self.decoder._prepare_frames()
             self._prepared.add(group)
 
@@ -506,8 +506,7 @@ class GraphRows:
 
     def step(self, stopped: Sequence[int], group: Group | None = None) -> bool:
         self.began = ()
-        if group != self._group:
-            self._use(group)
+        self.decoder.use(group or self._own_group)
         if len(self._rows_of) > 1 or group not in self._rows_of:
             others = (rows for one, rows in self._rows_of.items() if one != group)
             stopped = [*stopped, *chain.from_iterable(others)]
@@ -538,10 +537,6 @@ class GraphRows:
             self.began = [(row, codes) for row in began if self.lines[row].is_streamed]
         return True
 
-    def _use(self, group: Group | None) -> None:
-        self.decoder.use(group or Group.of(self._options))
-        self._group = group
-
     def _goes_on(self, stopped: Sequence[int]) -> bool:
         return any(
             self._table.reached(row) - request.prompt.length < request.guard.max_frames
@@ -555,8 +550,9 @@ class GraphRows:
         decoder._write_texts()
         slots = decoder._started.slots
         text, minimums, spans = slots.text, slots.state.minimums, slots.state.spans  # with late text
+        group = decoder.group
         decoder.start(self._model, self._options, positions)
-        self._use(self._group)
+        decoder.use(group)
         rows = sorted(self.lines)
         decoder.put(rows, [self.lines[row] for row in rows], self._largest_pass)
         decoder._write_texts()  # now: the first frame would overwrite late text with the prompts' text

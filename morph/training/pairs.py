@@ -223,7 +223,7 @@ def _inputs(model: Model, prompt: Prompt, codes: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class ExampleBatch:
     """Lines together on one device.
 
     Args:
@@ -247,7 +247,7 @@ class Batch:
         return inputs
 
 
-def stack(examples: Sequence[Example], end: int, device: torch.device) -> Batch:
+def stack(examples: Sequence[Example], end: int, device: torch.device) -> ExampleBatch:
     """Return lines as a batch; ``end``: the id in group 0 that ends a line."""
     inputs = torch.nn.utils.rnn.pad_sequence([one.inputs for one in examples], batch_first=True)
     targets = torch.full(inputs.shape[:2], NOTHING)
@@ -259,4 +259,4 @@ def stack(examples: Sequence[Example], end: int, device: torch.device) -> Batch:
         places.append(row * targets.shape[1] + torch.arange(one.start, after))
     codes = torch.cat([one.codes for one in examples])
     speakers = torch.tensor([one.start - 2 for one in examples])
-    return Batch(*(part.to(device) for part in (inputs, targets, codes, torch.cat(places), speakers)))
+    return ExampleBatch(*(part.to(device) for part in (inputs, targets, codes, torch.cat(places), speakers)))

@@ -143,7 +143,7 @@ def train_voice(
     found.refused = {**asked.refused, **found.refused}
     if not found.pairs:
         raise ValueError(f"no recording can be used: {_list_refused(found)}")
-    run = _Run(model, asked, found, watcher)
+    run = _TrainingRun(model, asked, found, watcher)
     return run.train(places, key)
 
 
@@ -163,7 +163,7 @@ def _list_refused(found: Selection) -> str:
     return "\n".join(f"{name}: {reason}" for name, reason in found.refused.items())
 
 
-class _Run:
+class _TrainingRun:
     """One training."""
 
     def __init__(self, model: Model, asked: VoiceTraining, found: Selection, watcher: Watcher):

@@ -28,7 +28,7 @@ from ..model.network import Network
 from ..runtime.atomic_file import write_atomic
 from ..study.plot import draw
 from ..voice.voice import Voice
-from .pairs import NOTHING, Batch, Example, stack
+from .pairs import NOTHING, Example, ExampleBatch, stack
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,9 @@ def write_adapter(folder: Path, layers: dict[str, LoraLinear], base: str) -> Non
 Logits: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
-def predict(talker: Any, batch: Batch, frames: torch.Tensor | None = None, shift: torch.Tensor | None = None) -> Logits:
+def predict(
+    talker: Any, batch: ExampleBatch, frames: torch.Tensor | None = None, shift: torch.Tensor | None = None
+) -> Logits:
     """Return a talker's logits for the batch's targets.
 
     Args:
@@ -107,7 +109,9 @@ def predict(talker: Any, batch: Batch, frames: torch.Tensor | None = None, shift
     return first.float(), rest.flatten(0, 1).float()
 
 
-def losses(logits: Logits, batch: Batch, frames: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def losses(
+    logits: Logits, batch: ExampleBatch, frames: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the mean losses of group 0 with the end, and of groups 1-15; ``frames`` as in ``predict``."""
     codes = batch.codes if frames is None else batch.codes[frames]
     first = cross_entropy(logits[0], batch.targets[batch.targets != NOTHING])
@@ -196,7 +200,7 @@ class Training:
         return 0.5 + 0.5 * math.cos(math.pi * (step - rising) / max(1, self.steps - rising))
 
 
-class NotFinite(ValueError):
+class NotFiniteGradient(ValueError):
     """An update whose gradient is not finite."""
 
 
@@ -246,7 +250,7 @@ class Trainer:
     def train(self, lines: Sequence[Example], held_out: Sequence[Example]) -> None:
         """Train; leave the weights of the check with the lowest loss of the held-out lines, or of the last check.
 
-        Errors of ``on_update`` and interrupts leave the best weights so far. Raises NotFinite only if there are none.
+        Errors of ``on_update`` and interrupts leave the best weights so far. Without any, raises NotFiniteGradient.
         """
         self._check(0, None, held_out)
         best = self._copy()
@@ -257,7 +261,7 @@ class Trainer:
                 if is_due and self._check(step, found, held_out):
                     best = self._copy()
                 self._on_update(step)
-        except NotFinite as error:
+        except NotFiniteGradient as error:
             if not self.kept.step:
                 raise
             self.stopped = str(error)
@@ -271,7 +275,7 @@ class Trainer:
         self._gradient(next(self._batches(lines)), 0)
         return time.monotonic() - began
 
-    def _batches(self, lines: Sequence[Example]) -> Iterator[Batch]:
+    def _batches(self, lines: Sequence[Example]) -> Iterator[ExampleBatch]:
         """Yield batches endlessly; all lines are used once before any is repeated."""
         chance, order = random.Random(self.options.seed), list[int]()
         while True:
@@ -280,10 +284,10 @@ class Trainer:
             chosen, order = order[: self.options.batch], order[self.options.batch :]
             yield self._stack([lines[index] for index in chosen])
 
-    def _stack(self, examples: Sequence[Example]) -> Batch:
+    def _stack(self, examples: Sequence[Example]) -> ExampleBatch:
         return stack(examples, self.model.config.talker_config.codec_eos_token_id, self.model.device)
 
-    def _gradient(self, batch: Batch, step: int) -> tuple[float, float]:
+    def _gradient(self, batch: ExampleBatch, step: int) -> tuple[float, float]:
         chance = torch.Generator().manual_seed(self.options.seed + step)
         frames = torch.randperm(len(batch.codes), generator=chance)[: self.options.frames]
         frames = frames.to(batch.codes.device)
@@ -298,11 +302,11 @@ class Trainer:
         total.backward()
         return float(first.detach()), float(rest.detach())
 
-    def _update(self, batch: Batch, step: int) -> tuple[float, float]:
+    def _update(self, batch: ExampleBatch, step: int) -> tuple[float, float]:
         found = self._gradient(batch, step)
         norms = [clip_grad_norm_(group["params"], LARGEST_GRADIENT) for group in self.optimizer.param_groups]
         if not all(bool(norm.isfinite()) for norm in norms):
-            raise NotFinite(f"step {step}'s gradient is not finite: choose a lower rate, or precision fp32")
+            raise NotFiniteGradient(f"step {step}'s gradient is not finite: choose a lower rate, or precision fp32")
         self.optimizer.step()
         self.schedule.step()
         return found

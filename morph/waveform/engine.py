@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ..codec.forward import Slabs, TorchOps, synthesise
-from ..codec.packing import CHUNK_FRAMES, Chunk, Row, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
+from ..codec.packing import CHUNK_FRAMES, CodecChunk, Row, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from ..codec.stream import cut_reference
 from ..codec.weights import CodecWeights
 from ..model.finite import check_samples
@@ -196,7 +196,7 @@ class BatchCodec:
             replays = self._graphs_on(weights.codebooks.device)
             for size in reversed(self.sizes):  # the largest first: all share its memory
                 frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
-                plan = write_plan([Chunk(0, 0, 0, frames, weights.gap)], [codes], size)
+                plan = write_plan([CodecChunk(0, 0, 0, frames, weights.gap)], [codes], size)
                 if replays is not None:
                     replays.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
 

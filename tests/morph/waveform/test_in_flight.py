@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.morph.codec.packing import Chunk
+from qwen3_tts_morph.morph.codec.packing import CodecChunk
 from qwen3_tts_morph.morph.waveform import engine as module
 from qwen3_tts_morph.morph.waveform.engine import MOST_ROWS, InFlight, RowsInFlight, take_all
 
@@ -52,8 +52,8 @@ class Copying:
         self.waiting.pop(0)()
 
 
-def row_of(*lines: int) -> list[Chunk]:
-    return [Chunk(line, 0, 0, 1) for line in lines]
+def row_of(*lines: int) -> list[CodecChunk]:
+    return [CodecChunk(line, 0, 0, 1) for line in lines]
 
 
 def waves_of(made: dict[int, np.ndarray]) -> dict[int, int]:
@@ -67,7 +67,7 @@ def copying(monkeypatch: pytest.MonkeyPatch) -> Copying:
     return made
 
 
-def in_flight(lines: int, rows: list[list[Chunk]], done=(), waited=None, unpack=lambda *_: None):
+def in_flight(lines: int, rows: list[list[CodecChunk]], done=(), waited=None, unpack=lambda *_: None):
     def start(row):
         return Row(rows.index(row), done, [] if waited is None else waited)
 
