@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...morph.model.names import SIZE_NAMES
 from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, REQUEST, GenerateOptions
 from ...morph.setting import Checked, settings_of
 from ...morph.speech.lines import Line
 from ...morph.text.encoding import check_encodable
 from ...morph.text.split import check_spoken, read_pauses
 from ...morph.voice.file import voice_digest
-from ...morph.voice.voice import Voice
+from ...morph.voice.voice import Needs, Voice
 from .facts import OUR_UPLOADS, OURS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts
 
 MOST_SEED_OF_VLLM = 2**63 - 1
@@ -66,25 +65,18 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
     """
     if not isinstance(line.text, str):
         raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it")
-    check_spoken(line.as_read(line.text))
+    text, voice, instruct = line.as_read(line.text), line.voice, line.instruct or line.voice.instruct
+    check_spoken(text)
     check_encodable(line.instruct or "", "instruct")
     if options.wrong_words != IGNORE and not facts.tells_words:
         raise ValueError(f"wrong_words is {options.wrong_words} and server {facts} has no word times: set ignore")
-    return (_our_job if facts.engine == OURS else _other_job)(facts, line, options, consent)
-
-
-def _our_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
-    _check_ours(facts, line, options)
-    voice, body = line.voice, _settings_fields(line, options)
-    upload = None if voice.kind in ("preset", "design") else voice
-    if upload is not None:
-        _check_cloned(facts, voice, consent)
-        body["voice"] = uploaded_name(voice)
-    elif voice.kind == "preset":
+    (_check_ours if facts.engine == OURS else _check_other)(facts, line, options)
+    body: dict[str, Any] = {"input": text, **({"instructions": instruct} if instruct else {})}
+    if voice.kind == "preset":
         body["voice"] = facts.speaker(voice.speaker or "")
-    if instruct := line.instruct or voice.instruct:
-        body["instructions"] = instruct
-    return SpeechJob(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.tells_words)
+    elif voice.kind != "design":
+        _check_cloned(facts, voice, consent)
+    return (_our_job if facts.engine == OURS else _other_job)(facts, line, options, body)
 
 
 def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
@@ -98,33 +90,23 @@ def _check_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> Non
     if line.voice.kind == "design" and facts.kind != "voice_design":
         raise ValueError(f"server {facts} has no VoiceDesign checkpoint: it cannot speak with {line.voice.name!r}")
     if (line.instruct or line.voice.instruct) and not facts.follows_instructions:
-        raise ValueError(
-            f"server {facts} has a checkpoint that does not follow instructions (only 1.7B CustomVoice and VoiceDesign "
-            "were trained to): clear the instruction"
-        )
+        why = "does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained to)"
+        raise ValueError(f"server {facts} has a checkpoint that {why}: clear the instruction")
 
 
-def _settings_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "input": line.as_read(str(line.text)),
-        "response_format": "pcm",
-        "stream_format": "sse",
-        "language": line.language.strip().lower(),
-        "seed": line.seed & MOST_SEED,
-    }
-    # Older servers do not know all fields, and each has its own default of SEQ_GROUPS.
-    usual = fields_of(GenerateOptions())
-    body |= {name: value for name, value in fields_of(options).items() if value != usual[name]}
-    body["seq_groups"] = options.seq_groups
-    if (one := options.sampling) is not None:
-        subtalker = {f"subtalker_{name}": value for name, value in fields_of(one.subtalker).items()}
-        body["sampling"] = fields_of(one.talker) | subtalker | fields_of(one)
-    return body
-
-
-def uploaded_name(voice: Voice) -> str:
-    """Return the name of a voice at the server: it depends on the voice, not on the voice's own name."""
-    return f"{OUR_UPLOADS}{voice_digest(voice)[:24]}"
+def _check_other(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
+    kind, name, is_vllm = line.voice.kind, line.voice.name, facts.engine == VLLM_OMNI
+    if options.seq_groups != PREDICTED_GROUPS:
+        only = f"only has the exact algorithm: set {PREDICTED_GROUPS}"
+        raise ValueError(f"SEQ_GROUPS is {options.seq_groups} and server {facts} {only}")
+    if any(read_pauses(str(line.text)).pauses_s):
+        raise ValueError(f"server {facts} knows no [pause]: remove it from the text")
+    if options.sampling is not None and not is_vllm:
+        raise ValueError(f"server {facts} takes no sampling settings: disconnect them")
+    if kind != "preset" and not is_vllm:
+        raise ValueError(f"server {facts} takes the names of its own voices only, not {name!r}: use Preset Voice")
+    if kind == "icl":
+        raise ValueError(f"server {facts} takes recordings, no codes as in {name!r} (ICL): clone it as x-vector")
 
 
 def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:
@@ -133,23 +115,34 @@ def _check_cloned(facts: ServerFacts, voice: Voice, consent: bool) -> None:
             f"voice {voice.name!r} would be sent to server {facts}: turn on voice_consent in Remote Model "
             "(--consent on the command line) if the person whose voice it is has agreed"
         )
-    if facts.kind and facts.kind != "base":
+    width = facts.width if voice.speaker_embedding is None else len(voice.speaker_embedding)
+    if facts.engine == OURS and (facts.kind, facts.size, facts.width) != ("base", voice.model_size, width):
+        needed, there = Needs(voice.model_size, "base").checkpoint, Needs(facts.size, facts.kind).checkpoint
         raise ValueError(
-            f"server {facts} has a {facts.kind} checkpoint, which speaks with no cloned voice such as {voice.name!r}: "
-            "start one with a Base checkpoint, or use Preset Voice"
+            f"voice {voice.name!r} needs a {needed} checkpoint of width {width} and server {facts} has a {there} one "
+            f"of width {facts.width}: clone the voice with a model of that size, or use Preset Voice"
         )
-    made_for = SIZE_NAMES.get(voice.model_size, voice.model_size)
-    if facts.size and voice.model_size != facts.size:
-        raise ValueError(
-            f"voice {voice.name!r} was made for a {made_for} model and server {facts} has a "
-            f"{SIZE_NAMES.get(facts.size, facts.size)} one: clone it with a model of that size"
-        )
-    embedding = voice.speaker_embedding
-    if facts.width and embedding is not None and len(embedding) != facts.width:
-        raise ValueError(
-            f"voice {voice.name!r} has {len(embedding)} numbers and server {facts} takes {facts.width}: clone it with "
-            "that checkpoint"
-        )
+
+
+def _our_job(facts: ServerFacts, line: Line, options: GenerateOptions, body: dict[str, Any]) -> SpeechJob:
+    upload = None if line.voice.kind in ("preset", "design") else line.voice
+    if upload is not None:
+        body["voice"] = uploaded_name(upload)
+    body |= {"response_format": "pcm", "stream_format": "sse"}
+    body |= {"language": line.language.strip().lower(), "seed": line.seed & MOST_SEED}
+    # Older servers do not know all fields, and each has its own default of SEQ_GROUPS.
+    usual = fields_of(GenerateOptions())
+    body |= {name: value for name, value in fields_of(options).items() if value != usual[name]}
+    body["seq_groups"] = options.seq_groups
+    if (one := options.sampling) is not None:
+        subtalker = {f"subtalker_{name}": value for name, value in fields_of(one.subtalker).items()}
+        body["sampling"] = fields_of(one.talker) | subtalker | fields_of(one)
+    return SpeechJob(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.tells_words)
+
+
+def uploaded_name(voice: Voice) -> str:
+    """Return the name of a voice at the server: it depends on the voice, not on the voice's own name."""
+    return f"{OUR_UPLOADS}{voice_digest(voice)[:24]}"
 
 
 def fields_of(options: Checked) -> dict[str, Any]:
@@ -159,60 +152,25 @@ def fields_of(options: Checked) -> dict[str, Any]:
     return {name: value for name, value in sent.items() if value is not None}
 
 
-# Other servers
-
-
-def _other_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> SpeechJob:
+def _other_job(facts: ServerFacts, line: Line, options: GenerateOptions, body: dict[str, Any]) -> SpeechJob:
     """Return the job for another program's server: a WAV, because a stream may break off without a sign."""
-    _refuse_ours(facts, line, options)
-    body: dict[str, Any] = {
-        "input": line.as_read(str(line.text)),
-        "response_format": "wav",
-        "stream": False,
-        "stream_format": "audio",
-    }
+    body |= {"response_format": "wav", "stream": False, "stream_format": "audio"}
     if facts.model:
         body["model"] = facts.model
     most_seed = MOST_SEED_OF_VLLM if facts.engine == VLLM_OMNI else MOST_SEED_OF_OTHERS
     if facts.takes_seed:
         body["seed"] = line.seed & most_seed
     if facts.engine == VLLM_OMNI:
-        body |= _vllm_fields(facts, line, options, consent)
-    if line.voice.kind == "preset":
-        body["voice"] = facts.speaker(line.voice.speaker or "")
-    elif facts.engine != VLLM_OMNI:
-        raise ValueError(
-            f"server {facts} takes the names of its own voices only, and {line.voice.name!r} is a "
-            f"{line.voice.kind.replace('_', '-')} voice: use Preset Voice"
-        )
-    if instruct := line.instruct or line.voice.instruct:
-        body["instructions"] = instruct
+        body |= _vllm_fields(line, options)
     return SpeechJob(line, body, trim_ends=options.trim_ends, most_seed=most_seed)
 
 
-def _refuse_ours(facts: ServerFacts, line: Line, options: GenerateOptions) -> None:
-    if options.seq_groups != PREDICTED_GROUPS:
-        raise ValueError(
-            f"SEQ_GROUPS is {options.seq_groups} and server {facts} only has the exact algorithm: set "
-            f"{PREDICTED_GROUPS}"
-        )
-    if any(read_pauses(str(line.text)).pauses_s):
-        raise ValueError(f"server {facts} knows no [pause]: remove it from the text")
-    if options.sampling is not None and facts.engine != VLLM_OMNI:
-        raise ValueError(f"server {facts} takes no sampling settings: disconnect them")
-
-
-def _vllm_fields(facts: ServerFacts, line: Line, options: GenerateOptions, consent: bool) -> dict[str, Any]:
-    voice = line.voice
+def _vllm_fields(line: Line, options: GenerateOptions) -> dict[str, Any]:
     fields: dict[str, Any] = {"language": line.language.title()}
-    if voice.kind == "icl":
-        raise ValueError(f"server {facts} takes recordings, no codes as in {voice.name!r} (ICL): clone it as x-vector")
-    if voice.kind == "x_vector" and voice.speaker_embedding is not None:
-        _check_cloned(facts, voice, consent)
-        fields["task_type"] = "Base"
-        fields["speaker_embedding"] = voice.speaker_embedding.float().tolist()
-    if voice.kind == "design":
+    if line.voice.kind == "design":
         fields["task_type"] = "VoiceDesign"
+    elif line.voice.speaker_embedding is not None:
+        fields |= {"task_type": "Base", "speaker_embedding": line.voice.speaker_embedding.float().tolist()}
     if (one := options.sampling) is not None:
         fields["extra_params"] = {**fields_of(one.talker), "repetition_penalty": one.repetition_penalty}
         fields["max_new_tokens"] = one.max_frames + 1
