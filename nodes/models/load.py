@@ -167,24 +167,15 @@ def models_of(value: object) -> list[LoadedModel]:
 
 def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) -> None:
     """Raise ValueError if a model of ``more_models`` has another source or other settings."""
+    ours = (path.name, *asdict(options).values())
     for one in more:
         if one.synthesizer.model.adapters:
-            raise ValueError(
-                f"more_models is {one.synthesizer.model.title}, which has an adapter: connect Load LoRA after this "
-                "node, to all devices at once"
-            )
-        if one.origin.path != path:
-            raise ValueError(
-                f"more_models has the checkpoint {one.origin.path.name}, and this node {path.name}: choose the same one"
-            )
-        if one.origin.options != options:
-            theirs, ours = (
-                ", ".join(f"{name} {value}" for name, value in asdict(chosen).items())
-                for chosen in (one.origin.options, options)
-            )
-            raise ValueError(
-                f"more_models was loaded with {theirs}, and this node has {ours}: choose the same settings"
-            )
+            title, fix = one.synthesizer.model.title, "connect Load LoRA after this node, to all devices at once"
+            raise ValueError(f"more_models is {title}, which has an adapter: {fix}")
+        theirs = (one.origin.path.name, *asdict(one.origin.options).values())
+        if (one.origin.path, theirs) != (path, ours):
+            theirs_shown, ours_shown = (" ".join(map(str, values)) for values in (theirs, ours))
+            raise ValueError(f"more_models is {theirs_shown}, and this node {ours_shown}: choose the same in both")
 
 
 class LoadLora(io.ComfyNode):

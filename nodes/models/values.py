@@ -97,13 +97,13 @@ class LoadedModel:
     def with_adapter(self, adapter: Adapter, strength: float) -> LoadedModel:
         """Return the model with an adapter, shared by all who hold it; errors as ``adapt``."""
         key = (adapter.digest, strength)
-        found = self._adapted.get(key)
-        if found is None:
-            synthesizer = self.synthesizer.with_adapter(adapter, strength, self.origin.path)
-            if synthesizer is self.synthesizer:
-                return self
-            found = self._adapted[key] = LoadedModel(synthesizer, self.origin, self.patcher)
-            self.patcher.size = 0  # it has more weights now: ComfyUI adds them up again
+        if (found := self._adapted.get(key)) is not None:
+            return found
+        synthesizer = self.synthesizer.with_adapter(adapter, strength, self.origin.path)
+        if synthesizer is self.synthesizer:
+            return self
+        found = self._adapted[key] = LoadedModel(synthesizer, self.origin, self.patcher)
+        self.patcher.size = 0  # it has more weights now: ComfyUI adds them up again
         return found
 
 
@@ -157,10 +157,8 @@ class ManagedModel:
         if own is None or own == self:
             return None
         if not isinstance(own, ManagedModel) or own.first is not self.first:
-            raise ValueError(
-                f"{name}'s model is of another checkpoint than the one that speaks the script: connect both to one "
-                "Load Qwen3-TTS Model, with Load LoRA between"
-            )
+            fix = "connect both to one Load Qwen3-TTS Model, with Load LoRA between"
+            raise ValueError(f"{name}'s model is of another checkpoint than the one that speaks the script: {fix}")
         return own
 
     @property
@@ -224,35 +222,26 @@ class ServedModel:
         from ...serve.remote.speaks import RemoteSpeaks
 
         if own := [name for name, voice in (cast or {}).items() if voice.by is not None]:
-            raise ValueError(
-                f"{own[0]} has a model of its own, and model is server {self.facts}, which speaks all lines: "
-                "disconnect that model from Cast"
-            )
+            fix = "which speaks all lines: disconnect that model from Cast"
+            raise ValueError(f"{own[0]} has a model of its own, and model is server {self.facts}, {fix}")
         try:
             with RemoteSpeaks(self.facts, self.consent, rows) as speaks:
                 yield speaks
         except ServerGone as error:  # the page shows other than built-in types with their module's path
             raise ConnectionError(str(error)) from error
 
-    def use(self) -> NoReturn:
-        raise ValueError(
-            f"model is server {self.facts}, and this node needs one of this computer: connect Load Qwen3-TTS Model"
-        )
+    def use(self, *_: object) -> NoReturn:
+        fix = "connect Load Qwen3-TTS Model"
+        raise ValueError(f"model is server {self.facts}, and this node needs one of this computer: {fix}")
 
-    def with_adapter(self, *_: object) -> NoReturn:
-        raise ValueError(
-            f"model is server {self.facts}, which speaks with the adapter that it was started with: start it with "
-            "--lora, and connect it without this node"
-        )
+    with_adapter = use
 
     def speakers(self) -> list[str]:
         return list(self.facts.voices)
 
     def clone_recording(self, recording: Recording) -> NoReturn:
-        raise ValueError(
-            f"voice {recording.name!r} is a recording, and model is server {self.facts}: clone and save it on this "
-            "computer first, with Clone Voice and Save Voice"
-        )
+        fix = "clone and save it on this computer first, with Clone Voice and Save Voice"
+        raise ValueError(f"voice {recording.name!r} is a recording, and model is server {self.facts}: {fix}")
 
     def preset_voice(self, speaker: str, instruct: str) -> Voice:
         """Return one of the server's voices; ValueError if it does not have it."""
@@ -261,8 +250,7 @@ class ServedModel:
 
     def design_voice(self, description: str) -> Voice:
         """Return a voice from a description, which the server reads with each line."""
-        instruct = check_design(description)
-        return Voice("design", self.facts.size, name="designed voice", instruct=instruct)
+        return Voice("design", self.facts.size, name="designed voice", instruct=check_design(description))
 
 
 # Links: a caller of ComfyUI's API may send any value.

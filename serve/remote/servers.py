@@ -73,11 +73,7 @@ def server_at(name: str, addresses: str) -> Server:
     """Return a server by the first of its addresses, with the key of this name; ValueError if unusable."""
     first, *others = addresses.split() or [""]
     if others:
-        log.warning(
-            "server %s has %d addresses: only the first is used; put a load balancer before them (docs/many-gpus.md)",
-            name,
-            1 + len(others),
-        )
+        log.warning("server %s has several addresses: the first is used; put a load balancer before them", name)
     address = first.strip().rstrip("/").removesuffix("/v1").rstrip("/")
     return Server(name, address, os.environ.get(key_variable(name), "").strip())
 
@@ -87,7 +83,7 @@ def find_server(name: str) -> Server:
     servers = listed_servers()
     if name in servers:
         return servers[name]
-    fix = f"choose one of {', '.join(servers)}"
-    if not servers:
-        fix = f"list it, as in {EXAMPLE}, and start this program again"
+    fix = f"list it, as in {EXAMPLE}, and start this program again"
+    if servers:
+        fix = f"choose one of {', '.join(servers)}"
     raise ValueError(f"server {str(name)[:40]!r} is not listed in {SERVERS_VARIABLE}: {fix}")

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -193,7 +193,7 @@ class Attempts:
         await asyncio.shield(task)
 
 
-class RemoteSpeaks:
+class RemoteSpeaks(AbstractContextManager["RemoteSpeaks"]):
     """Speaks lines at one server. Use it in a ``with``, which ends its thread and unfinished lines.
 
     A server that is gone ends all lines with ``ServerGone``; any other failure ends its line with a ConnectionError.
@@ -258,10 +258,8 @@ class RemoteSpeaks:
 
     def check_words(self) -> None:
         if not self.facts.tells_words:
-            raise ValueError(
-                f"server {self.facts} does not say when words are heard: start this pack's server there with "
-                "a checkpoint that has an alignment head (the demo voice has one), or do without them"
-            )
+            fix = "start this pack's server there with a checkpoint that has an alignment head, as the demo voice"
+            raise ValueError(f"server {self.facts} does not say when words are heard: {fix}, or do without them")
 
     def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
         self.check_words()
@@ -278,9 +276,6 @@ class RemoteSpeaks:
         if not was_closed:
             self._thread.run(self._end()).result()
             self._thread.close()
-
-    def __enter__(self) -> RemoteSpeaks:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
