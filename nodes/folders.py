@@ -100,9 +100,8 @@ def chosen_file(name: str, suffixes: Collection[str]) -> Path:
     ValueError if it is not inside that folder, or ends otherwise.
     """
     if name == NO_FILE:
-        raise ValueError(
-            f"file is {name!r}: upload one with the button below, or put one into ComfyUI's input folder and press R"
-        )
+        where = "ComfyUI's input folder"
+        raise ValueError(f"file is {name!r}: upload one with the button below, or put one into {where} and press R")
     if not isinstance(name, str):  # from a link
         raise ValueError(f"file is {name!r}: choose one from the list")
     bare, folder = folder_paths.annotated_filepath(name)
@@ -113,9 +112,8 @@ def chosen_file(name: str, suffixes: Collection[str]) -> Path:
     except (OSError, ValueError):  # names that the system does not take: too long, with a null character
         found = False
     if not found:
-        raise ValueError(
-            f"file {name!r} is not in ComfyUI's {root.name} folder: upload it, or press R and choose another"
-        )
+        fix = "upload it, or press R and choose another"
+        raise ValueError(f"file {name!r} is not in ComfyUI's {root.name} folder: {fix}")
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"file {name!r} does not end in {' or '.join(suffixes)}: choose another")
     return path

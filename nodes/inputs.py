@@ -210,9 +210,8 @@ def check_text(text: str, name: str = "text") -> None:
         raise ValueError(f"{name} is {text!r}: connect a text")
     check_spoken(text, name)
     if tag := find_tag(text):
-        raise ValueError(
-            f"{name} contains {tag[:40]}, a script tag that would be read aloud: use Render Script, or remove the tag"
-        )
+        fix = "use Render Script, or remove the tag"
+        raise ValueError(f"{name} contains {tag[:40]}, a script tag that would be read aloud: {fix}")
 
 
 def check_word(name: str, value: object) -> None:

@@ -229,9 +229,8 @@ class VoiceRoutes:
         if len(data) > MOST_BYTES:
             raise Refused(f"the file has more than {MOST_BYTES / 1e6:.0f} MB: it is no voice", 413)
         name = request.query.get("name", "")
-        return await self._act(
-            lambda library: {"name": library.take_in(Path(f"{name}.safetensors"), name, content=data)}
-        )
+        path = Path(f"{name}.safetensors")
+        return await self._act(lambda library: {"name": library.take_in(path, name, content=data)})
 
     async def export(self, request: web.Request) -> web.StreamResponse:
         """Send the file of the voice ``?name=``."""

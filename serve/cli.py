@@ -123,10 +123,8 @@ def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | N
         if given[0] in MOVED:
             raise ValueError(f"command {given[0]} has been removed: {MOVED[given[0]]}")
         if (command := meant(given[0], COMMANDS)) is not None:
-            raise ValueError(
-                f"unknown command {given[0]!r}: did you mean {command}? To speak the word, type {program} {DEFAULT} "
-                f"{given[0]}"
-            )
+            speak = f"To speak the word, type {program} {DEFAULT} {given[0]}"
+            raise ValueError(f"unknown command {given[0]!r}: did you mean {command}? {speak}")
         return DEFAULT, list(words)
     rest = list(words)
     rest.remove(given[0])

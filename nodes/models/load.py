@@ -167,15 +167,21 @@ def models_of(value: object) -> list[LoadedModel]:
 
 def check_same(path: Path, options: LoadOptions, more: Sequence[LoadedModel]) -> None:
     """Raise ValueError if a model of ``more_models`` has another source or other settings."""
-    ours = (path.name, *asdict(options).values())
     for one in more:
+        title, theirs = one.synthesizer.model.title, one.origin
         if one.synthesizer.model.adapters:
-            title, fix = one.synthesizer.model.title, "connect Load LoRA after this node, to all devices at once"
+            fix = "connect Load LoRA after this node, to all devices at once"
             raise ValueError(f"more_models is {title}, which has an adapter: {fix}")
-        theirs = (one.origin.path.name, *asdict(one.origin.options).values())
-        if (one.origin.path, theirs) != (path, ours):
-            theirs_shown, ours_shown = (" ".join(map(str, values)) for values in (theirs, ours))
-            raise ValueError(f"more_models is {theirs_shown}, and this node {ours_shown}: choose the same in both")
+        if theirs.path != path:
+            what = f"more_models has the checkpoint {theirs.path.name}, and this node {path.name}"
+            raise ValueError(f"{what}: choose the same one")
+        if theirs.options != options:
+            old, new = (
+                ", ".join(f"{name} {value}" for name, value in asdict(chosen).items())
+                for chosen in (theirs.options, options)
+            )
+            what = f"more_models was loaded with {old}, and this node has {new}"
+            raise ValueError(f"{what}: choose the same settings")
 
 
 class LoadLora(io.ComfyNode):

@@ -230,11 +230,14 @@ class ServedModel:
         except ServerGone as error:  # the page shows other than built-in types with their module's path
             raise ConnectionError(str(error)) from error
 
-    def use(self, *_: object) -> NoReturn:
+    def use(self) -> NoReturn:
         fix = "connect Load Qwen3-TTS Model"
         raise ValueError(f"model is server {self.facts}, and this node needs one of this computer: {fix}")
 
-    with_adapter = use
+    def with_adapter(self, *_: object) -> NoReturn:
+        fix = "start it with --lora, and connect it without this node"
+        why = "which speaks with the adapter that it was started with"
+        raise ValueError(f"model is server {self.facts}, {why}: {fix}")
 
     def speakers(self) -> list[str]:
         return list(self.facts.voices)

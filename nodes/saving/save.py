@@ -178,9 +178,8 @@ def read_facts(path: Path) -> tuple[Facts, ...]:
     except ValueError as error:
         raise ValueError(f"what {path.name} says of its speech is damaged ({error}): choose another") from error
     if not facts:
-        raise ValueError(
-            f"{path.name} does not say what it was made from: choose a file of Save Speech, not converted since"
-        )
+        fix = "choose a file of Save Speech, not converted since"
+        raise ValueError(f"{path.name} does not say what it was made from: {fix}")
     return facts
 
 

@@ -94,7 +94,7 @@ class JoinAudio(io.ComfyNode):
         waveforms = [waveform for one in audio for waveform in to_waveforms(one)]
         rates = sorted({one["sample_rate"] for one in audio})
         if len(rates) > 1:
-            shown = " and ".join(str(rate) for rate in rates)
+            shown = " and ".join(map(str, rates))
             raise ValueError(
                 f"audio has different sample rates ({shown} Hz): resample the recordings to one rate first"
             )
@@ -117,14 +117,12 @@ class SpeedPitch(io.ComfyNode):
     @classmethod
     def execute(cls, audio: dict[str, Any], speed: float, pitch: float) -> io.NodeOutput:
         by = Stretch(speed, pitch)
-        waveforms, rate = to_waveforms(audio), audio["sample_rate"]
+        rate, done, lengths = audio["sample_rate"], [], []
         facts = [replace(one, settings={**one.settings, "changed": [speed, pitch]}) for one in facts_of(audio)]
-        changed = [stretch(waveform, rate, by) for waveform in waveforms]
-        lengths = [
-            f"{old.shape[1] / rate:.3f} s became {new.shape[1] / rate:.3f} s"
-            for old, new in zip(waveforms, changed, strict=True)
-        ]
-        done = [to_audio(waveform, rate, facts) for waveform in changed]
+        for waveform in to_waveforms(audio):
+            changed = stretch(waveform, rate, by)
+            lengths.append(f"{waveform.shape[1] / rate:.3f} s became {changed.shape[1] / rate:.3f} s")
+            done.append(to_audio(changed, rate, facts))
         return io.NodeOutput(done, ui=ui.PreviewText("\n".join(lengths)))
 
 

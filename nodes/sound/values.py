@@ -76,9 +76,8 @@ def describe_seeds(facts: Sequence[Facts], numbers: Sequence[int] = ()) -> str:
     """Return the seed of each line's take as ``[seed N]`` uses it, one per line, after its number."""
     if len(facts) == 1:
         return f"Seed: {facts[0].seed}."
-    rows = [
-        f"{place}. {f'{one.name}: ' if one.name else ''}{one.seed}" for place, one in zip(numbers, facts, strict=True)
-    ]
+    names = [f"{one.name}: " if one.name else "" for one in facts]
+    rows = (f"{place}. {name}{one.seed}" for place, name, one in zip(numbers, names, facts, strict=True))
     return "\n".join(["Seeds:", *rows])
 
 
@@ -115,19 +114,16 @@ def to_waveforms(audio: dict[str, Any]) -> list[np.ndarray]:
         raise ValueError("audio is missing (a video without a sound track has none): connect a recording")
     shape = tuple(audio["waveform"].shape)
     if len(shape) != 3 or 0 in shape:
-        raise ValueError(
-            f"audio has shape {shape}, but needs [batch, channels, samples], each at least 1: connect a recording"
-        )
+        raise ValueError(f"audio has shape {shape}, not [batch, channels, samples]: connect a recording")
     return [np.ascontiguousarray(one) for one in audio["waveform"].detach().cpu().float().numpy()]
 
 
 def to_one_waveform(audio: dict[str, Any], name: str) -> np.ndarray:
     """Return the single recording of an AUDIO as float32 ``[C, T]``; ValueError for a batch of several."""
     waveforms = to_waveforms(audio)
-    if len(waveforms) != 1:
-        raise ValueError(
-            f"{name} is a batch of {len(waveforms)} recordings: connect a single recording, such as one from Load Audio"
-        )
+    if (count := len(waveforms)) != 1:
+        fix = "connect a single recording, such as one from Load Audio"
+        raise ValueError(f"{name} is a batch of {count} recordings: {fix}")
     return waveforms[0]
 
 
@@ -182,10 +178,8 @@ def words_of(speaks: Speaks, spoken: Sequence[Spoken]) -> SpokenWords:
 def check_words(value: object) -> SpokenWords:
     """Return the value of a words input; ValueError for anything else, and if it has no word."""
     if not isinstance(value, SpokenWords):
-        raise ValueError(
-            f"words is {repr(value)[:40]}: connect the words of Generate Speech, Render Script, Dub Captions or "
-            "Transcribe"
-        )
+        nodes = "Generate Speech, Render Script, Dub Captions or Transcribe"
+        raise ValueError(f"words is {repr(value)[:40]}: connect the words of {nodes}")
     if value.missing:
         raise ValueError(f"words is empty: {value.missing}")
     return value

@@ -51,9 +51,8 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
         if number not in voices:
             raise ValueError(f"voice_{number} is not connected: connect {name}'s voice, or remove the name from names")
     if unnamed := [number for number in sorted(voices) if number > len(names)]:
-        raise ValueError(
-            f"voice_{unnamed[0]} has no name: type the character's name as line {unnamed[0]} of names, or disconnect it"
-        )
+        fix = f"type the character's name as line {unnamed[0]} of names, or disconnect it"
+        raise ValueError(f"voice_{unnamed[0]} has no name: {fix}")
     return {name: voices[number] for number, name in enumerate(names, 1)}
 
 

@@ -93,9 +93,8 @@ def choose_checkpoint(voices: Iterable[Voice]) -> tuple[str, Path]:
         if label in here and all(need.are_met_by(read_object(here[label] / "config.json")) for need in needs):
             return label, here[label]
     wanted = " and ".join(dict.fromkeys(map(str, needs))) or "complete"
-    raise ValueError(
-        f"model is not connected, and no checkpoint on this machine is {wanted}: connect Load Qwen3-TTS Model"
-    )
+    fix = "connect Load Qwen3-TTS Model"
+    raise ValueError(f"model is not connected, and no checkpoint on this machine is {wanted}: {fix}")
 
 
 def default_narrator(model: AnyModel) -> Character:

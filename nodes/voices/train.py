@@ -179,9 +179,8 @@ def find_folder(name: str) -> Path | None:
     if name == NO_FOLDER:
         return None
     if name not in recording_folders():
-        raise ValueError(
-            f"folder is {name!r}, which has no recordings in ComfyUI's input folder: press R and choose another"
-        )
+        fix = "press R and choose another"
+        raise ValueError(f"folder is {name!r}, which has no recordings in ComfyUI's input folder: {fix}")
     return Path(folder_paths.get_input_directory(), name)
 
 
@@ -212,10 +211,8 @@ def request_of(one: Mapping[str, Any], audio: Sequence[Any], transcripts: Sequen
 
 def listed_recordings(audio: Sequence[Any], transcripts: Sequence[str]) -> list[Recording]:
     found = [(one, sound["sample_rate"]) for sound in audio for one in to_waveforms(sound)]
-    if transcripts and len(transcripts) != len(found):
-        raise ValueError(
-            f"transcripts are {len(transcripts)} and audio has {len(found)} recordings: connect one for each"
-        )
+    if (count := len(transcripts)) not in (0, len(found)):
+        raise ValueError(f"transcripts are {count} and audio has {len(found)} recordings: connect one for each")
     texts = [*transcripts] or [""] * len(found)
     return [
         Recording(f"recording {number}", waveform, rate, text.strip() or None)

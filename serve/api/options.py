@@ -60,10 +60,8 @@ class Access:
 
     def __post_init__(self) -> None:
         if not self.key and not is_loopback(self.host):
-            raise ValueError(
-                f"host is {self.host}, which other computers can reach, and there is no key: set the environment "
-                f"variable {KEY_VARIABLE}, or listen on 127.0.0.1"
-            )
+            fix = f"set the environment variable {KEY_VARIABLE}, or listen on 127.0.0.1"
+            raise ValueError(f"host is {self.host}, which other computers can reach, and there is no key: {fix}")
         if not self.key.isascii() or not self.key.isprintable() or self.key.strip() != self.key:
             raise ValueError(f"{KEY_VARIABLE} has characters that no header can have: use letters and digits")
         if 0 < (size := len(self.key)) < SHORTEST_KEY:
@@ -71,9 +69,8 @@ class Access:
             raise ValueError(f"the key in {KEY_VARIABLE} has {size} characters and can be guessed: {fix}")
         origin = "*" if self.origin is None else self.origin
         if not origin.isascii() or not origin.isprintable() or not origin.strip():
-            raise ValueError(
-                f"origin is {origin!r}, which no header can have: give * or an address such as https://studio.example"
-            )
+            fix = "give * or an address such as https://studio.example"
+            raise ValueError(f"origin is {origin!r}, which no header can have: {fix}")
 
 
 @dataclass(frozen=True)

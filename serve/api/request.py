@@ -380,17 +380,12 @@ def check_model(name: str | None, model: Model) -> None:
 
 def _instructions(words: str, model: Model, strict: bool) -> tuple[str | None, tuple[str, ...]]:
     """Return the instructions, and the names of ignored fields: clients send them to every server."""
-    name = "instructions"
     if not words or model.follows_instructions:
         return words or None, ()
     if strict:
-        raise ApiError(
-            400,
-            f"{model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained "
-            "to): leave them out, or start the server without --strict",
-            name,
-        )
-    return None, (name,)
+        why = f"{model.name} does not follow instructions (only 1.7B CustomVoice and VoiceDesign were trained to)"
+        raise ApiError(400, f"{why}: leave them out, or start the server without --strict", "instructions")
+    return None, ("instructions",)
 
 
 def _pronunciation(sent: Mapping[str, str]) -> tuple[PronunciationList, ...]:

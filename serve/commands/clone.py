@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...morph.options import RECOGNISER, RECOGNISERS
 from ...morph.text.encoding import read_text_file
+from ...morph.voice.library import save_source
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
 from ..terminal.console import Console
@@ -98,8 +99,6 @@ def choose_path(options: argparse.Namespace, folders: Folders, name: str) -> Pat
 
 
 def save(voice: Voice, path: Path, console: Console) -> None:
-    from ...morph.voice.library import save_source
-
     with explaining(path, "written"):
         save_source(voice, path)
     console.note(f"saved {voice.kind} voice {path.stem!r}: speak with --voice {path.stem!r}")

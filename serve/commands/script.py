@@ -64,11 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=arguments.folder, metavar="FOLDER")
     parser.add_argument("--cast", type=arguments.part, action="append", default=[], metavar="NAME=VOICE")
-    tracks = [suffix[1:] for suffix in FILES]
-    parser.add_argument("--format", choices=tracks, default="wav")
-    parser.add_argument(
-        "--cast-lora", type=arguments.part_lora, action="append", default=[], metavar="NAME=FOLDER[:STRENGTH]"
-    )
+    parser.add_argument("--format", choices=[suffix[1:] for suffix in FILES], default="wav")
+    adapter: dict[str, Any] = {"type": arguments.part_lora, "metavar": "NAME=FOLDER[:STRENGTH]"}
+    parser.add_argument("--cast-lora", action="append", default=[], **adapter)
     arguments.add_setting(parser, settings_of(GenerateOptions)["batch_size"])
     parser.add_argument("--server", type=arguments.filled, metavar="NAME")
     arguments.add_switch(parser, "--consent")
@@ -119,10 +117,8 @@ def finish(folder: ScriptFolder, cues: Sequence[Cue], words: Sequence[LineWords]
     if options.words is not None:
         write_words(words, options)
         if count := sum(not line.words for line in words):
-            console.note(
-                f"{count} of {len(words)} lines have no word times, as their files were edited: delete these files to "
-                "have the lines as they were spoken"
-            )
+            why = "as their files were edited: delete these files to have the lines as they were spoken"
+            console.note(f"{count} of {len(words)} lines have no word times, {why}")
     folder.write_manifest(complete=True)
     for path in filter(None, (track, srt, vtt, options.words)):
         console.result(path.absolute())
@@ -317,10 +313,8 @@ class ScriptRun:
             first, *others = lost = sorted(self.lost)
             numbers = ", ".join(str(index + 1) for index in lost[:MOST_NAMED])
             more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
-            raise ValueError(
-                f"{'lines' if others else 'line'} {numbers}{more} could not be spoken ({self.lost[first]}): run the "
-                "same command to retry; the others are saved"
-            )
+            what = f"{'lines' if others else 'line'} {numbers}{more} could not be spoken ({self.lost[first]})"
+            raise ValueError(f"{what}: run the same command to retry; the others are saved")
 
     def _speak_group(self, group: range, show: OnFrame) -> None:
         from ...morph.kept.cache import LineCache
@@ -338,13 +332,13 @@ class ScriptRun:
             if backend.check is None:
                 self._save(group[place], spoken)
 
-        listener = Listener(
-            lambda done, expected: show(group.start + len(group) * done // expected, len(self.lines)), on_line=end
-        )
+        def count(done: int, expected: int) -> None:
+            show(group.start + len(group) * done // expected, len(self.lines))
+
         how = RenderOptions(cache, backend.check, options.again)
         try:
             lines = [self.lines[index] for index in group]
-            spoken = speak_lines(backend.speaks, lines, backend.settings, how, listener)
+            spoken = speak_lines(backend.speaks, lines, backend.settings, how, Listener(count, on_line=end))
         except Exception:
             if not self.lost.keys() >= set(group):  # no line of the group could be spoken
                 raise

@@ -4,6 +4,7 @@ import argparse
 
 from ...morph.options import RECOGNISER, RECOGNISERS
 from ...morph.text.scripts.cues import FORMATS, UNITS
+from ...postprocess.checks import check_choice
 from ..terminal import arguments
 from ..terminal.console import Console
 from ..terminal.engine import folders_of
@@ -31,7 +32,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace, console: Console) -> None:
     from ...morph.hearing.whisper import CODES, load_whisper
     from ...morph.words.captions import CaptionOptions, LineWords, write_captions
-    from ...postprocess.checks import check_choice
 
     check_choice("language", options.language, ("auto", *CODES))
     waveform, rate = read_recording(options.recording)

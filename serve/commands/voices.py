@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...morph.options import LAYOUTS, SHIFT_STRENGTHS
-from ...morph.voice.library import clone_recording
+from ...morph.voice.library import clone_recording, describe_file, load_source
 from ...morph.voice.voice import Voice
 from ..terminal import arguments
 from ..terminal.console import Console, one_line
@@ -96,8 +96,6 @@ def list_voices(options: argparse.Namespace, console: Console) -> None:
 
 def about(name: str, path: Path) -> dict[str, Any]:
     """Return the facts of a voice file; under "error" the reason if it cannot be read."""
-    from ...morph.voice.library import describe_file
-
     try:
         return {**describe_file(name, path), "file": str(path)}
     except ValueError as error:
@@ -123,8 +121,6 @@ def show(options: argparse.Namespace, console: Console) -> None:
 
 
 def save_one(options: argparse.Namespace, console: Console) -> None:
-    from ...morph.voice.library import load_source
-
     folders = folders_of(options)
     path = choose_path(options, folders, options.name or "")
     if options.voice:
@@ -206,16 +202,13 @@ def check_known(words: Collection[str], saved: Collection[str], checkpoint: Path
     known = [*saved, *(() if config is None else config.speakers)]
     for word in words:
         if not os.path.isfile(word) and word.casefold() not in map(str.casefold, known):
-            raise ValueError(
-                f"voice {word!r} is neither a file, a saved voice nor a speaker of {checkpoint.name}: choose one of "
-                f"{', '.join(known) or 'none'}"
-            )
+            what = f"voice {word!r} is neither a file, a saved voice nor a speaker of {checkpoint.name}"
+            raise ValueError(f"{what}: choose one of {', '.join(known) or 'none'}")
 
 
 def find_voice(word: str, folders: Folders, model: Callable[[], Model]) -> Voice:
     """Return the voice that a word of ``--of`` names; ``model`` loads the checkpoint if needed."""
     from ...morph.voice.create import CloneOptions, clone_voice, preset_voice
-    from ...morph.voice.library import load_source
 
     path = Path(word) if os.path.isfile(word) else folders.library.sources().get(word)
     if path and os.path.isfile(word) and path.suffix != VOICE_FILE:

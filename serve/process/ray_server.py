@@ -169,10 +169,8 @@ def routing(seconds: float) -> dict[str, Any]:
     except ImportError:
         log.warning("this version of Ray has no capacity queue: replicas get uneven shares; Ray 2.60 has one")
         return {}
-    counts = {"acquire_timeout_s": seconds, "token_ttl_s": seconds}
-    router = RequestRouterConfig(
-        request_router_class=CapacityQueueRouter, request_router_kwargs={"capacity_queue_actor_name": QUEUE}
-    )
+    counts, names = {"acquire_timeout_s": seconds, "token_ttl_s": seconds}, {"capacity_queue_actor_name": QUEUE}
+    router = RequestRouterConfig(request_router_class=CapacityQueueRouter, request_router_kwargs=names)
     queue = DeploymentActorConfig(name=QUEUE, actor_class=CapacityQueue, init_kwargs=counts)
     return {"request_router_config": router, "deployment_actors": [queue]}
 

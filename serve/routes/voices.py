@@ -172,12 +172,10 @@ class VoiceBook:
         return replace(voice, kind="blend", model_size=self._model.size, speaker_embedding=row)
 
     def _unknown(self, name: str) -> ApiError:
+        fix = "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
+        fix = choose_one([entry["name"] for entry in self.entries()]) or fix
         if self.designs:
             fix = "describe the voice in instructions"
-        else:
-            fix = choose_one([entry["name"] for entry in self.entries()]) or (
-                "this checkpoint has no speakers: save voices for it, and start the server with --voices FOLDER"
-            )
         return ApiError(404, f"voice {name[:64]!r} is unknown: {fix}", "voice", "voice_not_found")
 
     def _take_uploaded(self, name: str) -> Voice | None:

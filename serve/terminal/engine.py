@@ -18,7 +18,7 @@ from ...morph.model.names import known_language, known_speaker, list_languages
 from ...morph.options import GenerateOptions, LoadOptions, Sampling, check_strength
 from ...morph.setting import settings_of
 from ...morph.text.pronunciation import PronunciationList, read_pronunciation
-from ...morph.voice.library import clone_recording
+from ...morph.voice.library import clone_recording, load_source
 from ...morph.voice.voice import Voice, check_transcript
 from ...morph.words.alignment import AlignmentHead, TalkerShape, no_word_times
 from .console import Console
@@ -103,10 +103,8 @@ def choose_listed(kind: str, word: str, listed: Mapping[str, Path], folders: Fol
     """Return the folder with this label or name; ValueError if there is none."""
     if named := [path for label, path in listed.items() if word in (label, path.name)]:
         return named[0]
-    raise ValueError(
-        f"{kind} {word} is neither a folder nor in {folders.models} (found: {', '.join(listed) or 'none'}): "
-        "give its folder, or where ComfyUI is with --comfyui"
-    )
+    what = f"{kind} {word} is neither a folder nor in {folders.models} (found: {', '.join(listed) or 'none'})"
+    raise ValueError(f"{what}: give its folder, or where ComfyUI is with --comfyui")
 
 
 def read_adapters(found: Sequence[tuple[Path, float]]) -> list[tuple[Adapter, float]]:
@@ -201,8 +199,6 @@ def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.nd
 
 def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voice:
     """Return a voice by its file or name; ``model`` clones a recording. Errors as ``saved_file``."""
-    from ...morph.voice.library import load_source
-
     return load_source(saved_file(word, folders), None if model is None else partial(clone_recording, model))
 
 
@@ -218,10 +214,8 @@ def saved_file(word: str, folders: Folders) -> Path:
             soundfile.info(word)
         except (OSError, TypeError, soundfile.SoundFileError):  # TypeError: by its name it is raw samples
             return path
-    raise ValueError(
-        f"{word} is a recording, not a saved voice: save its voice with the command clone, or speak with it by "
-        "--reference"
-    )
+    fix = "save its voice with the command clone, or speak with it by --reference"
+    raise ValueError(f"{word} is a recording, not a saved voice: {fix}")
 
 
 def make_settings(model: Model | None, options: argparse.Namespace, **others: Any) -> GenerateOptions:

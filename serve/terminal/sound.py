@@ -61,9 +61,8 @@ def find_device() -> Any:
     try:
         device = importlib.import_module(PACKAGE)
     except ModuleNotFoundError:
-        raise ValueError(
-            f"--play needs {PACKAGE}: run {sys.executable} -m pip install {PACKAGE}, or write a file with --out"
-        ) from None
+        fix = f"run {sys.executable} -m pip install {PACKAGE}, or write a file with --out"
+        raise ValueError(f"--play needs {PACKAGE}: {fix}") from None
     except OSError as error:  # PortAudio is missing
         raise ValueError(f"--play needs PortAudio ({error}): install it, as libportaudio2") from error
     with refused(device):
