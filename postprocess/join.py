@@ -127,7 +127,7 @@ class StreamJoin:
         self._fade = fade
         self._length = 0  # of the current piece so far
         self._pending = np.zeros(0, dtype=np.float32)  # its samples that were not returned yet
-        self._tail: Waveform | None = None  # of the piece before, which may fade into the current one
+        self._tail: Waveform = self._pending  # of the piece before, which may fade into the current one
 
     def add(self, samples: Waveform) -> Waveform:
         """Add samples of the current piece; return the samples of the result that are final now."""
@@ -139,29 +139,30 @@ class StreamJoin:
         """End the current piece; return the samples that are final now."""
         self._left -= 1
         final = self._advance(ended=True)
-        self._tail = self._pending if self._left else None
+        self._tail = self._pending if self._left else self._pending[:0]
         self._pending, self._length = self._pending[:0], 0
         return final
 
     def gap(self, samples: int) -> Waveform:
         """Put silence before the current piece, without a fade; return final samples. It must not have begun."""
-        tail, self._tail = self._tail, None
-        silence = np.zeros(samples, dtype=np.float32)
-        return silence if tail is None else np.concatenate((tail + np.float32(0), silence))
+        return np.concatenate((self._end_tail(), np.zeros(samples, dtype=np.float32)))
 
     def limit(self, pieces: int) -> Waveform:
         """Set how many pieces have not ended, the current one included; return samples that this makes final."""
         self._left = pieces
-        tail, self._tail = self._tail, None if not pieces else self._tail
-        return tail + np.float32(0) if tail is not None and not pieces else self._pending[:0]
+        return self._pending[:0] if pieces else self._end_tail()
+
+    def _end_tail(self) -> Waveform:
+        """Return the tail, which fades into no piece."""
+        tail, self._tail = self._tail, self._tail[:0]
+        return tail + np.float32(0)
 
     def _advance(self, ended: bool) -> Waveform:
         """Fade the last piece into this one if the fade's length is known; return final samples."""
-        if self._tail is not None:
+        if len(self._tail):
             if not ended and self._length < 2 * self._fade:
                 return self._pending[:0]
-            self._pending = self._crossfade(self._tail)
-            self._tail = None
+            self._pending, self._tail = self._crossfade(self._tail), self._tail[:0]
         count = max(0, len(self._pending) - self._held(ended))
         final, self._pending = self._pending[:count], self._pending[count:]
         return final + np.float32(0)  # as join, which adds pieces to zeros: no -0.0

@@ -333,7 +333,7 @@ class LineJoin(StreamJoin):
 
     def begin_piece(self, pause_s: float, length: float = math.inf) -> Waveform:
         """Begin a piece after a pause, or with a crossfade, which takes at most half of its ``length``."""
-        pause, tail = round(pause_s * self._rate), 0 if self._tail is None else len(self._tail)
+        pause, tail = round(pause_s * self._rate), len(self._tail)
         if not self.places:
             self.lead, pause = pause, 0
         self.places.append(self._joined + tail + (pause or -int(min(tail, length // 2))))

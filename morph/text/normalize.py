@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from . import english, other_numbers
 from .english.numerals import in_words, power
@@ -165,29 +165,19 @@ class Normalizer:
         self.on_sentence()
         if (amount := write_amount(text)) is not None:
             return amount
-        read_out = _library()
-        if read_out is None:
+        try:
+            from kitten_text_processing import normalize_text  # its first call takes 0.15 s
+
+            return keep_stop(text, _ask_library(normalize_text, text))
+        except ImportError:
             notes.append(
                 "numbers were read digit by digit: kitten-text-processing is not installed "
                 "(run pip install -r requirements.txt)"
             )
-            return text
-        try:
-            said = read_out(text)
         except ValueError as error:  # including its NoPathError
             log.info("%r could not be written out: %s", text, error)
             notes.append(f"{text[:40]!r} could not be written out, and was spoken as it is")
-            return text
-        return keep_stop(text, said)
-
-
-def _library() -> Callable[[str], str] | None:
-    """Return the library's English normalizer, or None if it is not installed; its first call takes 0.15 s."""
-    try:
-        from kitten_text_processing import normalize_text
-    except ImportError:
-        return None
-    return partial(_ask_library, normalize_text)
+        return text
 
 
 @lru_cache(MOST_REMEMBERED)

@@ -29,18 +29,12 @@ def write_numbers(text: str, language: str) -> tuple[str, list[str]]:
     """Return a text with its numbers as words, and notes on failures; ``language`` is a key of LANGUAGES."""
     if not NUMBER.search(text):
         return text, []
-    say = _library()
-    if say is None:
-        return text, [MISSING]
-    return NUMBER.sub(lambda match: _in_words(match, language, say), text), []
-
-
-def _library() -> Callable[..., str] | None:
     try:
         from num2words import num2words
     except ImportError:
-        return None
-    return lru_cache(4096)(num2words)
+        return text, [MISSING]
+    say = lru_cache(4096)(num2words)
+    return NUMBER.sub(lambda match: _in_words(match, language, say), text), []
 
 
 def _in_words(match: re.Match[str], language: str, say: Callable[..., str]) -> str:

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 from .encoding import check_encodable, read_text_file
@@ -49,47 +50,30 @@ class Reading:
     read: str
 
 
-@dataclass
-class _Node:
-    """A trie node: what may follow, and the readings of the entry that ends here."""
-
-    following: dict[str, _Node] = field(default_factory=dict)
-    exact: dict[str, str] = field(default_factory=dict)  # of words with a capital
-    any_case: str | None = None
-
-
 @dataclass(frozen=True)
 class PronunciationList:
     """Pairs of a word, or several, and its reading; raise ValueError for too many, or by ``check_entry``."""
 
     words: tuple[tuple[str, str], ...] = ()
-    _root: _Node = field(default_factory=_Node, init=False, repr=False, compare=False)
+    _readings: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)  # by ``_entry_key``
+    _begun: set[str] = field(default_factory=set, init=False, repr=False, compare=False)  # case-folded first tokens
 
     def __post_init__(self) -> None:
         if len(self.words) > MOST_WORDS:
             raise ValueError(f"pronunciation has {len(self.words)} words and {MOST_WORDS} are allowed: split it")
         for word, read in self.words:
             check_entry(word, read)
-            self._add(word, read)
-
-    def _add(self, word: str, read: str) -> None:
-        node, tokens = self._root, [plain_token(match[0]) for match in token_pattern().finditer(word.strip())]
-        for token in tokens:
-            node = node.following.setdefault(token.casefold(), _Node())
-        if has_capital(word):
-            node.exact.setdefault("".join(tokens), read.strip())
-        elif node.any_case is None:
-            node.any_case = read.strip()
+            self._readings.setdefault(_entry_key(word.strip()), read.strip())
+            self._begun.update(accumulate(token.casefold() for token in _tokens_in(word.strip())))
 
     def longest(self, tokens: Sequence[str], keys: Sequence[str], begin: int) -> tuple[int, str] | None:
         """Return end and reading of the longest entry at a token, or None; ``keys`` are the case-folded tokens."""
-        node, found, said = self._root, None, ""
+        found, said, key = None, "", ""
         for index in range(begin, len(tokens)):
-            following = node.following.get(keys[index])
-            if following is None:
+            said, key = said + tokens[index], key + keys[index]
+            if key not in self._begun:
                 break
-            node, said = following, said + tokens[index]
-            if (read := node.exact.get(said, node.any_case)) is not None:
+            if read := self._readings.get(said, self._readings.get(key, "")):
                 found = index + 1, read
         return found
 
@@ -112,10 +96,6 @@ def check_entry(word: str, read: str) -> None:
 
 def _can_be_read(read: str) -> bool:
     return any(char.isalnum() for char in read)
-
-
-def has_capital(word: str) -> bool:
-    return any(char.isupper() or char.istitle() for char in word)
 
 
 def parse_pronunciation(text: str, name: str = "pronunciation") -> PronunciationList:
@@ -143,8 +123,12 @@ def parse_pronunciation(text: str, name: str = "pronunciation") -> Pronunciation
 
 
 def _entry_key(word: str) -> str:
-    plain = "".join(plain_token(match[0]) for match in token_pattern().finditer(word))
-    return plain if has_capital(word) else plain.casefold()
+    plain = "".join(_tokens_in(word))
+    return plain if any(char.isupper() or char.istitle() for char in word) else plain.casefold()
+
+
+def _tokens_in(word: str) -> list[str]:
+    return [plain_token(match[0]) for match in token_pattern().finditer(word)]
 
 
 def read_pronunciation(path: Path) -> PronunciationList:

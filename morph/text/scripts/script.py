@@ -26,9 +26,8 @@ a text, and inside it (see ``split.py``); other tags inside a text are errors. O
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
@@ -55,7 +54,16 @@ COLON = re.compile("[:\uff1a]")  # also the full-width one
 # These run in linear time on any text: no two of their parts can match the same characters.
 TAG = re.compile(r"\[([^\[\]]*)\]\s*")
 PAUSES = re.compile(rf"{PAUSE.pattern}\s*", re.IGNORECASE)
+WHOLE = re.compile(r"\d{1,20}")  # every allowed number; Python refuses to parse numbers with thousands of digits
 SIGNED = re.compile(rf"[+-]?(?:{DECIMAL.pattern})")
+# Of the tags with a number: its limits, whole ones for whole numbers, and a hint for errors.
+LIMITS: dict[str, tuple[float, float, str]] = {
+    "seed": (0, MOST_SEED, ""),
+    "take": (1, MOST_TAKES, ""),
+    "gain": (LOWEST_GAIN_DB, HIGHEST_GAIN_DB, " dB, e.g. [gain -3]"),
+    "speed": (LOWEST_SPEED, HIGHEST_SPEED, ", e.g. [speed 1.1]"),
+    "pitch": (-MOST_SEMITONES, MOST_SEMITONES, " semitones, e.g. [pitch -2]"),
+}
 TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(rf"\[\s*(?:pause|{'|'.join(SETTINGS)})\b[^\]]*\]?", re.IGNORECASE)
 MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and a mood of it or an instruction
@@ -209,8 +217,8 @@ class _Reader:
         tags.settings[SETTINGS[word]] = self._read_setting(word, value) if value else None
 
     def _read_setting(self, word: str, value: str) -> float | str:
-        if word in READERS:
-            return READERS[word](value)
+        if word in LIMITS:
+            return _read_number(word, value)
         if word == "lang" and self.languages is not None:
             return _look_up(value, self.languages, "languages")
         return value
@@ -297,27 +305,15 @@ def find_tag(text: str) -> str | None:
     return None if match is None or "]" not in match[0] else match[0]
 
 
-def _read_whole(word: str, low: int, high: int, value: str) -> int:
-    # Every allowed number has at most twenty digits; Python refuses to parse numbers with thousands.
-    if not re.fullmatch(r"\d{1,20}", value) or not low <= int(value) <= high:
-        raise ScriptError(f"[{word} {shorten(value)}] is not a {word}: give a whole number, {low} to {high}")
-    return int(value)
-
-
-def _read_number(word: str, low: float, high: float, hint: str, value: str) -> float:
-    if not SIGNED.fullmatch(value) or not low <= float(value) <= high:
-        said = f"[{word} {shorten(value)}] is not a {word}"
-        raise ScriptError(f"{said}: give {low:g} to {high:g}{hint}")
-    return float(value)
-
-
-READERS: dict[str, Callable[[str], float]] = {
-    "seed": partial(_read_whole, "seed", 0, MOST_SEED),
-    "take": partial(_read_whole, "take", 1, MOST_TAKES),
-    "gain": partial(_read_number, "gain", LOWEST_GAIN_DB, HIGHEST_GAIN_DB, " dB, e.g. [gain -3]"),
-    "speed": partial(_read_number, "speed", LOWEST_SPEED, HIGHEST_SPEED, ", e.g. [speed 1.1]"),
-    "pitch": partial(_read_number, "pitch", -MOST_SEMITONES, MOST_SEMITONES, " semitones, e.g. [pitch -2]"),
-}
+def _read_number(word: str, value: str) -> float:
+    low, high, hint = LIMITS[word]
+    if isinstance(low, int):
+        number, limits = int(value) if WHOLE.fullmatch(value) else None, f"a whole number, {low} to {high}"
+    else:
+        number, limits = float(value) if SIGNED.fullmatch(value) else None, f"{low:g} to {high:g}{hint}"
+    if number is None or not low <= number <= high:
+        raise ScriptError(f"[{word} {shorten(value)}] is not a {word}: give {limits}")
+    return number
 
 
 def _look_up(name: str, known: dict[str, str], where: str) -> str:
