@@ -12,11 +12,12 @@ import numpy as np
 
 from ..hearing.whisper import Transcript
 from ..model.model import Model
+from ..model.names import known_language
 from ..options import IGNORE, LAYOUTS, GenerateOptions
 from ..text.encoding import check_encodable
 from ..text.pronunciation import PronunciationList, Reading, find_readings, read_text
 from ..text.split import check_spoken
-from ..voice.prompt import check_language, check_streams_text
+from ..voice.prompt import check_streams_text
 from ..voice.voice import Voice, check_voice
 from ..words.alignment import Trace, no_word_times
 from ..words.timing import WordTime
@@ -127,7 +128,7 @@ def check_line(model: Model, line: Line) -> None:
     elif line.layout == "token":
         check_streams_text(line.voice)
     check_encodable(line.instruct or "", "instruct")
-    check_language(model, line.language)
+    known_language(line.language, model.languages, model.name)
     check_voice(model, line.voice, line.instruct)
 
 

@@ -169,8 +169,10 @@ class PromptBuilder:
 
     def _whole(self, ids: torch.Tensor, prefix: PromptPrefix) -> torch.Tensor:
         """Return the prefix and the complete text, ``[T, H]`` (upstream's ``non_streaming_mode``)."""
-        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS])
-        return torch.cat((prefix.embeds, (text + self._codec_token("codec_pad_id"))[0], self._text_end[0]))
+        specials, pad, bos = self._specials, self._codec_token("codec_pad_id"), self._codec_token("codec_bos_id")
+        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS]) + pad
+        end = self._once("text end", lambda: torch.cat((specials.eos + pad, specials.pad + bos), dim=1))
+        return torch.cat((prefix.embeds, text[0], end[0]))
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -222,16 +224,6 @@ class PromptBuilder:
         """Return group 0's embedding ``[1, 1, H]`` of a special token, by its name in the config."""
         token = int(getattr(self.model.config.talker_config, name))
         return self._once(name, lambda: _codes(self.model, token))
-
-    @property
-    def _text_end(self) -> torch.Tensor:
-        """EOS and BOS after a complete text, ``[1, 2, H]``."""
-
-        def make() -> torch.Tensor:
-            eos = self._specials.eos + self._codec_token("codec_pad_id")
-            return torch.cat((eos, self._specials.pad + self._codec_token("codec_bos_id")), dim=1)
-
-        return self._once("text end", make)
 
     def _rest(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the text after its first token, and EOS: ``[N, H]`` for N tokens of text."""
@@ -316,18 +308,13 @@ def _codec_prefix(model: Model, voice: Voice, language: str) -> torch.Tensor:
 
 def _language_id(model: Model, voice: Voice, language: str) -> int | None:
     """Return the codec id of a language. A dialect speaker uses the dialect for Chinese and auto."""
-    name = check_language(model, language)
+    name = known_language(language, model.languages, model.name)
     ids = model.config.talker_config.codec_language_id
     dialects = model.config.talker_config.spk_is_dialect or {}
     dialect = dialects.get(voice.speaker) if voice.speaker else None
     if dialect and name in ("auto", "chinese"):
         return int(ids[dialect])
     return None if name == "auto" else int(ids[name])
-
-
-def check_language(model: Model, language: str) -> str:
-    """Return the language's name in lower case; ValueError, with the known names, for an unknown one."""
-    return known_language(language, model.languages, model.name)
 
 
 def embed_frames(model: Model, codes: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:

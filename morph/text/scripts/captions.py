@@ -176,8 +176,7 @@ def _by_name(caption: Cue, cast: dict[str, str]) -> list[Cue]:
     is_spoken = False
     for line in _lines(caption.text):
         said = without_sounds(line).strip()
-        name = _head(said)
-        if is_spoken and name is not None and _in_cast(name, cast):
+        if is_spoken and _in_cast(_head(said), cast):
             parts.append([])
         parts[-1].append(line)
         is_spoken = is_spoken or _has_words(said)
@@ -212,7 +211,7 @@ def _name_first(said: str, cast: dict[str, str]) -> str:
 
 def _is_only_name(said: str, cast: dict[str, str]) -> bool:
     head = _head(said)
-    return head is not None and said.endswith((":", "\uff1a")) and (_in_cast(head, cast) or head.isupper())
+    return said.endswith((":", "\uff1a")) and (_in_cast(head, cast) or head.isupper())
 
 
 def _has_words(said: str) -> bool:
@@ -222,17 +221,15 @@ def _has_words(said: str) -> bool:
 def _is_named(said: str, cast: dict[str, str]) -> bool:
     """Return whether the words before a colon are a name: one of the cast, or in capitals, maybe a typo."""
     name = _head(said)
-    if name is None:
-        return False
     bare = REMARK.sub("", name).strip()
     capitals = bare.isupper() and len(bare.split()) <= 3 and len(cast) > 1
     return _in_cast(name, cast) or capitals
 
 
-def _head(said: str) -> str | None:
-    """Return the words before the first colon, without brackets; None without a colon."""
+def _head(said: str) -> str:
+    """Return the words before the first colon, without brackets; "" without a colon."""
     head, *text = COLON.split(BRACKETS.sub("", said), maxsplit=1)
-    return head.strip() if text else None
+    return head.strip() if text else ""
 
 
 def _in_cast(name: str, cast: dict[str, str]) -> bool:

@@ -225,32 +225,21 @@ class _Reader:
 
     def _split_name(self, line: str) -> tuple[str, str | None, str]:
         """Return a line's name, as the cast spells it, how to speak or None, and its text."""
+        cast = self.cast or {}
         head, *text = COLON.split(line, maxsplit=1)
-        if not text or (self._has_narrator and self._is_no_name(head)):
+        split = split_mood(head)
+        mood = cast.get(name_key(with_mood(*split))) if split else None  # a voice of its own
+        is_known = mood is not None or name_key(head) in cast
+        if not text or (NARRATOR in cast and len(head.split()) > LONGEST_NAME and not is_known):
             return self._narrate(line), None, line
-        name, manner = self._find_mood(head) or head.strip(), None
-        if (self.cast is None or name_key(name) not in self.cast) and (found := split_mood(name)):
-            name, manner = found
+        name, manner = split if split and not is_known else (mood or head.strip(), None)
         name = name if self.cast is None else _look_up(name, self.cast, "cast")
         return name, manner, text[0].strip()
-
-    @property
-    def _has_narrator(self) -> bool:
-        return self.cast is not None and NARRATOR in self.cast
-
-    def _is_no_name(self, head: str) -> bool:
-        is_known = name_key(head) in (self.cast or ()) or self._find_mood(head) is not None
-        return len(head.split()) > LONGEST_NAME and not is_known
-
-    def _find_mood(self, head: str) -> str | None:
-        """Return the voice of a character's mood, as the cast spells it, or None."""
-        found = split_mood(head)
-        return (self.cast or {}).get(name_key(with_mood(*found))) if found else None
 
     def _narrate(self, line: str) -> str:
         if self.cast is None:
             return NARRATOR  # the cast is not known yet
-        if not self._has_narrator:
+        if NARRATOR not in self.cast:
             raise ScriptError(
                 f"{_quote(line)} names no character: write 'NAME: text', add the character NARRATOR to the cast, or "
                 "write # before a comment"
