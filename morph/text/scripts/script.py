@@ -296,6 +296,7 @@ def find_tag(text: str) -> str | None:
 
 def _read_number(word: str, value: str) -> float:
     low, high, hint = LIMITS[word]
+    number: float | None
     if isinstance(low, int):
         number, limits = int(value) if WHOLE.fullmatch(value) else None, f"a whole number, {low} to {high}"
     else:
