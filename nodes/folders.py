@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
+from ..morph.checkpoint import find
 from ..morph.checkpoint.files import read_object
-from ..morph.checkpoint.find import (
-    ADAPTER_FOLDERS,
-    DEMO_VOICE,
-    DEMO_VOICE_PATH,
-    MODEL_FOLDERS,
-    PUBLISHED,
-    download_gb,
-    list_checkpoints,
-    missing_files,
-    resolve_checkpoint,
-)
 from ..morph.runtime.atomic_file import FileState, file_state
 from ..morph.text.names import file_names
 from ..morph.voice.library import VoiceLibrary
@@ -38,7 +28,7 @@ DEFAULT_MB = 2048
 
 def folders() -> Folders:
     """Return ComfyUI's folders of models, with those that extra_model_paths.yaml adds."""
-    names = {*MODEL_FOLDERS, *ADAPTER_FOLDERS, VOICE_FOLDER} & set(folder_paths.folder_names_and_paths)
+    names = {*find.MODEL_FOLDERS, *find.ADAPTER_FOLDERS, VOICE_FOLDER} & set(folder_paths.folder_names_and_paths)
     extra = {name: [*map(Path, folder_paths.get_folder_paths(name))] for name in names}
     return Folders(Path(folder_paths.models_dir), extra)
 
@@ -46,9 +36,9 @@ def folders() -> Folders:
 def local_checkpoint_paths() -> dict[str, Path]:
     """Return the folders of the complete checkpoints on this machine, by the labels of Load Qwen3-TTS Model."""
     roots = folders().checkpoints
-    found = {label: path for label, path in list_checkpoints(roots).items() if not missing_files(path)}
-    demo = {} if missing_files(DEMO_VOICE_PATH) else {DEMO_VOICE: DEMO_VOICE_PATH}
-    cached = {label: resolve_checkpoint(label, roots) for label in PUBLISHED}
+    found = {label: path for label, path in find.list_checkpoints(roots).items() if not find.missing_files(path)}
+    demo = {} if find.missing_files(find.DEMO_VOICE_PATH) else {find.DEMO_VOICE: find.DEMO_VOICE_PATH}
+    cached = {label: find.resolve_checkpoint(label, roots) for label in find.PUBLISHED}
     return demo | found | {label: path for label, path in cached.items() if path is not None}
 
 
@@ -59,10 +49,12 @@ def local_checkpoints() -> dict[str, dict[str, Any]]:
 def checkpoint_labels() -> dict[str, str]:
     """Return labels for the values of Load Qwen3-TTS Model: on this machine, incomplete, or to be downloaded."""
     roots = folders().checkpoints
-    labels = {name: f"{name} (incomplete)" for name, path in list_checkpoints(roots).items() if missing_files(path)}
-    for name in PUBLISHED:
-        here = resolve_checkpoint(name, roots) is not None
-        labels[name] = f"{name} (here)" if here else f"{name} (downloads {download_gb(name):g} GB)"
+    labels = {
+        name: f"{name} (incomplete)" for name, path in find.list_checkpoints(roots).items() if find.missing_files(path)
+    }
+    for name in find.PUBLISHED:
+        here = find.resolve_checkpoint(name, roots) is not None
+        labels[name] = f"{name} (here)" if here else f"{name} (downloads {find.download_gb(name):g} GB)"
     return labels
 
 

@@ -33,7 +33,7 @@ from .. import inputs
 from ..folders import folders
 from ..inputs import ModelSocket, listed, schema
 from ..page.progress import NodeProgress, show_progress
-from .values import LoadedModel, ManagedModel, ServedModel, check_model, load_managed, shown
+from .values import AnyModel, LoadedModel, ManagedModel, ServedModel, check_model, load_managed, shown
 
 if TYPE_CHECKING:
     from ...serve.remote.facts import ServerFacts
@@ -206,7 +206,7 @@ class LoadLora(io.ComfyNode):
     )
 
     @classmethod
-    def execute(cls, model: ManagedModel | ServedModel, adapter: str, strength: float) -> io.NodeOutput:
+    def execute(cls, model: AnyModel, adapter: str, strength: float) -> io.NodeOutput:
         check_model(model)
         path = find_adapter(adapter)
         with show_progress(cls.hidden.unique_id) as progress:

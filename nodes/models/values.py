@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import comfy.model_management as management
 import torch
@@ -255,6 +255,8 @@ class ServedModel:
         """Return a voice from a description, which the server reads with each line."""
         return Voice("design", self.facts.size, name="designed voice", instruct=check_design(description))
 
+
+AnyModel: TypeAlias = ManagedModel | ServedModel
 
 # Links: a caller of ComfyUI's API may send any value.
 

@@ -7,17 +7,16 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ...morph.speech.lines import Spoken
 from ...morph.text.pronunciation import shown_text
 from ...morph.text.scripts.cues import TimedWord
+from ...morph.words.captions import timed_words
+from ...morph.words.timing import WordTime
 from ...postprocess.convert import to_s16
-
-if TYPE_CHECKING:
-    from ...morph.speech.lines import Spoken
-    from ...morph.words.timing import WordTime
 
 KEY = "morph_clips"  # in the ui of a node's output; ComfyUI's own "audio" needs a widget of that name
 LONGEST_NAME = 40  # characters of a name, and of the words, in a file's name
@@ -50,8 +49,6 @@ def to_clip(spoken: Spoken, name: str = "", words: Sequence[WordTime] = ()) -> C
 
 def show_words(words: Sequence[WordTime]) -> tuple[TimedWord, ...]:
     """Return the words of a line for the page, to the millisecond."""
-    from ...morph.words.captions import timed_words
-
     return tuple((word, round(start, 3), round(end, 3)) for word, start, end in timed_words(words))
 
 

@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from aiohttp import web
@@ -18,11 +18,9 @@ from aiohttp import web
 from ...morph.options import FRAME_RATE
 from ...morph.text.duration import likely_frames
 from ...morph.text.pronunciation import shown_text
+from ...morph.words.timing import WordTime
 from ...postprocess.convert import to_s16
 from .clips import show_words
-
-if TYPE_CHECKING:
-    from ...morph.words.timing import WordTime
 
 SAMPLE_BYTES = 2  # signed, 16 bits, little endian
 MOST_BYTES = 64 << 20  # of one stream: 23 minutes; the oldest are dropped

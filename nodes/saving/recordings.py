@@ -39,11 +39,10 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
 
 def write_new(path: Path, data: bytes) -> None:
     """Write a new file; FileExistsError if it is there, and no file if writing fails."""
+    file = path.open("xb")
     try:
-        with path.open("xb") as file:
+        with file:
             file.write(data)
-    except FileExistsError:
-        raise
     except OSError:
         path.unlink(missing_ok=True)
         raise

@@ -8,7 +8,7 @@ from comfy_api.latest import io
 from ...morph.voice.voice import Voice
 from .. import inputs
 from ..inputs import CastSocket, ModelSocket, VoiceSocket, schema
-from ..models.values import ManagedModel, ServedModel, check_cast, check_model, check_voice
+from ..models.values import AnyModel, check_cast, check_model, check_voice
 from .characters import assign_voices, check_character, join_casts, read_names
 
 VOICES = "voices"  # the group of inputs that grows
@@ -34,11 +34,7 @@ class CastNode(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        name: str,
-        voice: Voice,
-        cast: dict[str, Voice] | None = None,
-        model: ManagedModel | ServedModel | None = None,
+        cls, name: str, voice: Voice, cast: dict[str, Voice] | None = None, model: AnyModel | None = None
     ) -> io.NodeOutput:
         check_voice(voice)
         check_cast(cast or {})
@@ -65,18 +61,14 @@ class WholeCast(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls,
-        names: str,
-        cast: dict[str, Voice] | None = None,
-        voices: dict[str, Voice | None] | None = None,
-        **fixed: Voice | None,
+        cls, names: str, cast: dict[str, Voice] | None = None, voices: dict[str, Any] | None = None, **fixed: Any
     ) -> io.NodeOutput:
         check_cast(cast or {})
-        given = {**(voices or {}), **fixed}
-        connected = {name: voice for name, voice in given.items() if voice is not None}
-        for name, voice in connected.items():
-            check_voice(voice, name)
-        numbered = {int(name.rpartition("_")[2]): voice for name, voice in connected.items()}
+        numbered = {}
+        for name, voice in {**(voices or {}), **fixed}.items():
+            if voice is not None:
+                check_voice(voice, name)
+                numbered[int(name.rpartition("_")[2])] = voice
         own = assign_voices(read_names(names), numbered)
         return io.NodeOutput(join_casts(cast or {}, own.items()))
 

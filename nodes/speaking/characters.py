@@ -13,7 +13,7 @@ from ...morph.voice.library import source_states
 from ...morph.voice.voice import Voice
 
 if TYPE_CHECKING:
-    from .common import AnyModel
+    from ..models.values import AnyModel
 
 
 def check_character(name: str) -> str:

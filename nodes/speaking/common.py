@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from comfy_api.latest import io
@@ -17,14 +17,16 @@ from ...morph.checkpoint.files import read_object
 from ...morph.checkpoint.find import DEMO_VOICE, PUBLISHED, fingerprint
 from ...morph.options import GenerateOptions, LoadOptions, removed_in
 from ...morph.setting import settings_of
+from ...morph.speech.lines import Line, Spoken
 from ...morph.text.scripts.script import Script, ScriptError, ScriptLine
 from ...morph.voice.cast import PRESET, Character
 from ...morph.voice.recording import read_recording
 from ...morph.voice.voice import Voice, needs_of
+from ...morph.words.timing import WordTime
 from .. import inputs
 from ..folders import kept_lines, local_checkpoint_paths, most_megabytes
 from ..inputs import WordsSocket, schema
-from ..models.values import ManagedModel, ServedModel, check_model, check_word_check, load_managed
+from ..models.values import AnyModel, ManagedModel, check_model, check_word_check, load_managed
 from ..page.clips import Clip, to_clip
 from ..page.live import PlayedSpeech, announce
 from ..page.progress import show_progress
@@ -36,13 +38,9 @@ if TYPE_CHECKING:
     from ...morph.batch.speech import Speaks
     from ...morph.kept.render import Listener, RenderOptions
     from ...morph.script.dialogue import ScenePlayer
-    from ...morph.speech.lines import Line, Spoken
-    from ...morph.words.timing import WordTime
 
 # The best comes first. VoiceDesign has no voice of its own.
 PREFERRED = sorted(PUBLISHED, key=lambda name: ("Design" in name, "Custom" not in name, "1.7B" not in name))
-
-AnyModel: TypeAlias = ManagedModel | ServedModel
 
 
 class DefaultModel:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from comfy_api.latest import io, ui
 
 from ...morph.options import FitLimits, GenerateOptions, Sampling, parse_groups
+from ...morph.speech.lines import Line, Spoken
 from ...morph.text.encoding import read_text_file
 from ...morph.text.names import name_key
 from ...morph.text.scripts.captions import read_captions
@@ -27,9 +29,6 @@ from ..sound.values import describe_seeds, facts_of_line, to_audio
 from .characters import find_characters, saved_states
 from .common import Performance, SpeakingNode, check_speaking, default_narrator, options_of, speaking_schema, to_audios
 from .settings import lists_of
-
-if TYPE_CHECKING:
-    from ...morph.speech.lines import Spoken
 
 
 class GenerateSpeech(SpeakingNode):
@@ -72,8 +71,6 @@ class GenerateSpeech(SpeakingNode):
 
     @classmethod
     def speak(cls, take: dict[str, Any]) -> Performance:
-        from ...morph.speech.lines import Line
-
         voice = take.get("voice")
         fields = {name: take[name] for name in ("text", "language", "seed")}
         with cls.stage(take, {"voice": voice} if voice else {}) as stage:
@@ -291,9 +288,6 @@ class SweepNode(io.ComfyNode):
     def execute(
         cls, model: ManagedModel, seq_groups: str, sampling: Sampling | None = None, **given: Any
     ) -> io.NodeOutput:
-        import torch
-
-        from ...morph.speech.lines import Line
         from ...morph.study.plot import plot_sweep
         from ...morph.study.sweep import sweep, table
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import comfy.model_management as management
 import folder_paths
+import torch
 from comfy_api.latest import io
 
+from ...morph.checkpoint.adapter_file import read_adapter
 from ...morph.hearing.whisper import check_installed
 from ...morph.options import CONSENT, RECOGNISER, RECOGNISERS, TRAINING_UPDATES
 from ...morph.runtime.atomic_file import FileState, file_state
+from ...morph.speech.lines import Spoken
 from ...morph.voice.recording import SUFFIXES, Recording
 from .. import inputs
 from ..folders import folders, voice_library
@@ -26,7 +29,6 @@ from ..sound.values import to_waveforms
 from .voices import NO_RECOGNISER
 
 if TYPE_CHECKING:
-    from ...morph.speech.lines import Spoken
     from ...morph.training.train_voice import TrainedVoice, VoiceTraining
     from ...morph.training.trainer import Losses
 
@@ -66,20 +68,13 @@ class TrainVoice(io.ComfyNode):
         is_output_node=True,
     )
 
-    @classmethod
-    def validate_inputs(
-        cls,
-        consent: Sequence[Any] = (None,),
-        name: Sequence[Any] = (None,),
-        folder: Sequence[Any] = (None,),
-        recogniser: Sequence[Any] = (None,),
-    ) -> bool | str:
-        return inputs.judge(
-            consent=(check_consent, consent[0]),
-            name=(voice_library().path, name[0]),
-            folder=(find_folder, folder[0]),
-            recogniser=(check_recogniser, recogniser[0]),
-        )
+    validate_inputs = inputs.judged(
+        True,
+        consent=lambda given: check_consent(given),
+        name=lambda name: voice_library().path(name),
+        folder=lambda name: find_folder(name),
+        recogniser=lambda size: check_recogniser(size),
+    )
 
     @classmethod
     def fingerprint_inputs(cls, folder: Sequence[str | None] = (None,), **_: Any) -> list[tuple[str, FileState]]:
@@ -89,9 +84,6 @@ class TrainVoice(io.ComfyNode):
 
     @classmethod
     def execute(cls, audio: Sequence[Any] = (), transcripts: Sequence[str] = (), **given: Any) -> io.NodeOutput:
-        import torch
-
-        from ...morph.checkpoint.adapter_file import read_adapter
         from ...morph.training.trainer import plot_losses
 
         one = {name: values[0] for name, values in given.items() if values}

@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import folder_paths
+import numpy as np
 from comfy_api.latest import io, ui
 
 from ...morph.hearing.whisper import check_installed
 from ...morph.model.model import Model
 from ...morph.options import RECOGNISERS, SHIFT_STRENGTHS
 from ...morph.runtime.atomic_file import FileState
+from ...morph.voice import measure
 from ...morph.voice.create import CloneOptions, Shift, blend_voices, clone_voice, shift_voice
 from ...morph.voice.file import holds_voice
 from ...morph.voice.library import is_recording, load_source, save_list, save_source, source_states
-from ...morph.voice.measure import (
-    Excerpt,
-    Measurement,
-    better_part,
-    check_bounds,
-    choose,
-    measure,
-    propose,
-    shape_of,
-    tell,
-)
 from ...morph.voice.recording import read_recording, transcribe_recording
 from ...morph.voice.voice import Needs, Voice, check_design, check_transcript, known_speaker
 from ...postprocess.checks import check_choice
@@ -35,14 +27,11 @@ from .. import inputs
 from ..folders import NO_VOICE, local_checkpoints, voice_library
 from ..inputs import ModelSocket, VoiceSocket, listed, schema
 from ..models.load import load_recogniser
-from ..models.values import ManagedModel, ServedModel, check_model, check_voice
+from ..models.values import AnyModel, ManagedModel, check_model, check_voice
 from ..page.clips import Clip, write_clips
 from ..page.progress import show_progress
 from ..sound.values import to_audio, to_one_waveform
 from .saved_voices import saved_voices
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MODELS = ("MorphTTSLoadModel", "MorphTTSRemoteModel")  # the nodes that give a model
 # Mode names shown in ComfyUI -> the engine's names.
@@ -90,15 +79,8 @@ class CloneVoice(io.ComfyNode):
         return inputs.judge(transcribe=(lambda _: check_installed(), transcribe))
 
     @classmethod
-    def execute(
-        cls,
-        model: ManagedModel,
-        mode: str,
-        transcript: str = "",
-        pad_reference: bool = False,
-        transcribe: str = NO_RECOGNISER,
-        audio: dict[str, Any] | None = None,
-    ) -> io.NodeOutput:
+    def execute(cls, model: ManagedModel, mode: str, audio: Any = None, **given: Any) -> io.NodeOutput:
+        transcript, transcribe = given.get("transcript", ""), given.get("transcribe", NO_RECOGNISER)
         check_model(model)
         check_choice("mode", mode, tuple(MODES))
         notes: list[str] = []
@@ -107,7 +89,7 @@ class CloneVoice(io.ComfyNode):
             audio, transcript = to_audio(packed.waveform, packed.sample_rate), packed.transcript or ""
             notes = [f"audio is not connected: cloned the pack's own recording, {PACKED.name}"]
         waveform = to_one_waveform(audio, "audio")
-        if part := better_part(measure(waveform, audio["sample_rate"]), mode == "ICL"):
+        if part := measure.better_part(measure.measure(waveform, audio["sample_rate"]), mode == "ICL"):
             notes += [f"{part} of the recording make a better voice: Trim Recording takes them out"]
         if mode == "ICL" and transcribe != NO_RECOGNISER and not transcript.strip():
             with show_progress(cls.hidden.unique_id) as progress:
@@ -115,7 +97,7 @@ class CloneVoice(io.ComfyNode):
                 progress.say("transcribing the recording")
                 transcript = transcribe_recording(recogniser, waveform, audio["sample_rate"])
             notes += [f"{recogniser.name} heard: {transcript}"]
-        options = CloneOptions(MODES[mode], transcript, pad_reference)
+        options = CloneOptions(MODES[mode], transcript, given.get("pad_reference", False))
         with model.use() as ready:
             voice = clone_voice(ready.model, waveform, audio["sample_rate"], options)
         shown = "\n".join([f"{mode} voice cloned", *notes, *voice.notes])
@@ -138,7 +120,7 @@ class PresetVoice(io.ComfyNode):
 
     @classmethod
     def execute(
-        cls, speaker: str, instruct: str = "", custom_speaker: str = "", model: ManagedModel | ServedModel | None = None
+        cls, speaker: str, instruct: str = "", custom_speaker: str = "", model: AnyModel | None = None
     ) -> io.NodeOutput:
         inputs.check_word("speaker", speaker)
         name = custom_speaker.strip() or speaker
@@ -269,31 +251,29 @@ class TrimRecording(io.ComfyNode):
     def validate_inputs(cls, start: float | None = None, end: float | None = None) -> bool | str:
         if not isinstance(start, (int, float)) or not isinstance(end, (int, float)):  # wired
             return True
-        return inputs.judge(start=(lambda _: check_bounds(start, end), start))
+        return inputs.judge(start=(lambda _: measure.check_bounds(start, end), start))
 
     @classmethod
     def execute(cls, audio: dict[str, Any], start: float, end: float) -> io.NodeOutput:
         waveform, rate = to_one_waveform(audio, "audio"), audio["sample_rate"]
-        measured = measure(waveform, rate)
-        best = propose(measured)
-        part = choose(measured.seconds, start, end) if start or end else best
-        report = "\n".join(tell(part, measured, waveform, rate))
+        measured = measure.measure(waveform, rate)
+        best = measure.propose(measured)
+        part = measure.choose(measured.seconds, start, end) if start or end else best
+        report = "\n".join(measure.tell(part, measured, waveform, rate))
         shown = {**draw(waveform, rate, measured), "best": bounds(best), "part": bounds(part)}
         trimmed = to_audio(part.cut(waveform, rate), rate)
         return io.NodeOutput(trimmed, report, ui={"text": (report,), KEY: [shown]})
 
 
-def draw(waveform: np.ndarray, rate: int, measured: Measurement) -> dict[str, Any]:
+def draw(waveform: np.ndarray, rate: int, measured: measure.Measurement) -> dict[str, Any]:
     """Return what the page needs to show a recording, ``[C, T]``, and to play it."""
-    import folder_paths
-
     mono = waveform.mean(axis=0)
     points = round(min(max(POINTS_PER_S * measured.seconds, LEAST_POINTS), MOST_POINTS))
     [file] = write_clips([Clip(mono, rate, "", "recording")], Path(folder_paths.get_temp_directory()))
     return {
         **{name: file[name] for name in ("filename", "subfolder", "type")},
         "seconds": round(measured.seconds, 3),
-        "shape": [(round(FULL_SCALE * low), round(FULL_SCALE * high)) for low, high in shape_of(mono, points)],
+        "shape": [(round(FULL_SCALE * low), round(FULL_SCALE * high)) for low, high in measure.shape_of(mono, points)],
         "clipped": measured.clipped_at(MOST_MARKS),
         "faults": list(measured.faults),
         "figures": {
@@ -306,7 +286,7 @@ def draw(waveform: np.ndarray, rate: int, measured: Measurement) -> dict[str, An
     }
 
 
-def bounds(part: Excerpt) -> tuple[float, float]:
+def bounds(part: measure.Excerpt) -> tuple[float, float]:
     return round(part.start_s, 2), round(part.end_s, 2)
 
 
@@ -372,7 +352,7 @@ class LoadVoice(io.ComfyNode):
             return ()
 
     @classmethod
-    def execute(cls, name: str, model: ManagedModel | ServedModel | None = None) -> io.NodeOutput:
+    def execute(cls, name: str, model: AnyModel | None = None) -> io.NodeOutput:
         path = find_source(name)
         if model is not None:
             check_model(model)

@@ -10,18 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetPydanticSchema,
-    ModelWrapValidatorHandler,
-    ValidationError,
-    ValidationInfo,
-    create_model,
-    model_validator,
-)
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import core_schema
 from typing_extensions import Self
 
@@ -108,9 +98,9 @@ class Fields(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_complete)
     PART_OF: ClassVar[str] = ""  # the object's own field in a request
 
-    @model_validator(mode="wrap")
+    @pydantic.model_validator(mode="wrap")
     @classmethod
-    def _explain(cls, sent: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+    def _explain(cls, sent: Any, check: pydantic.ModelWrapValidatorHandler[Self]) -> Self:
         fields = cls._known(sent)
         try:
             return check(fields)
@@ -156,12 +146,12 @@ def too_long(name: str, text: str, most: int) -> ApiError:
     return ApiError(400, f"{name} has {len(text)} characters and {most} are allowed: send it in parts", name)
 
 
-def one_of(choices: Iterable[str]) -> GetPydanticSchema:
+def one_of(choices: Iterable[str]) -> pydantic.GetPydanticSchema:
     """Return ``Literal`` for choices from a table."""
-    return GetPydanticSchema(lambda *_: core_schema.literal_schema(list(choices)))
+    return pydantic.GetPydanticSchema(lambda *_: core_schema.literal_schema(list(choices)))
 
 
-def _whole_characters(sent: object, info: ValidationInfo) -> object:
+def _whole_characters(sent: object, info: pydantic.ValidationInfo) -> object:
     return check_encodable(join_halves(sent), str(info.field_name)) if isinstance(sent, str) else sent
 
 
@@ -262,15 +252,15 @@ SAMPLING: dict[str, Any] = {
     **{SUBTALKER + name: _of(one, None, f"{name} of groups 1 to 15") for name, one in TOKENS.items()},
     **{name: _of(one, None) for name, one in settings_of(Sampling, REQUEST).items()},
 }
-SamplingFields = create_model("SamplingFields", __base__=_SamplingFields, **SAMPLING)
+SamplingFields = pydantic.create_model("SamplingFields", __base__=_SamplingFields, **SAMPLING)
 GENERATED: dict[str, Any] = {
     **{one.public: _of(one, one.default) for one in OPTIONS.values()},
     "split_chars": _of(replace(OPTIONS["split_chars"], high=LONGEST_SPLIT), LONGEST_SPLIT),
     "seed": _of(SEED, None),
     "sampling": (SamplingFields | None, about("what differs from the checkpoint's own sampling", None)),
 }
-Speech = create_model("Speech", __base__=SpeechFields, **GENERATED)
-SessionConfig = create_model("SessionConfig", __base__=ConfigFields, **GENERATED)
+Speech = pydantic.create_model("Speech", __base__=SpeechFields, **GENERATED)
+SessionConfig = pydantic.create_model("SessionConfig", __base__=ConfigFields, **GENERATED)
 
 
 @dataclass(frozen=True)

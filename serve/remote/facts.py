@@ -88,6 +88,7 @@ class Reported(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
+Json = Mapping[str, Any] | None
 AnyReported = TypeVar("AnyReported", bound=Reported)
 
 
@@ -212,13 +213,7 @@ class Lists(Reported):
     data: Annotated[tuple[Named, ...], LISTED] = ()
 
 
-def read_facts(
-    server: Server,
-    status: Mapping[str, Any] | None,
-    voices: Mapping[str, Any] | None,
-    models: Mapping[str, Any] | None,
-    schema: Any,
-) -> ServerFacts:
+def read_facts(server: Server, status: Json, voices: Json, models: Json, schema: Any) -> ServerFacts:
     """Read the answers to ``/v1/status`` (only ours has it), ``/v1/audio/voices`` and ``/v1/models``.
 
     ``schema``, the OpenAPI document, tells whether an unknown server accepts a seed. Raises ValueError for answers of
