@@ -34,17 +34,13 @@ class Spacing:
             check_range(name, seconds, 0.0, MAX_GAP_S, "s")
         check_range("crossfade_ms", self.crossfade_ms, 0.0, MAX_CROSSFADE_MS, "ms")
 
-    def gaps(self, joints: int) -> list[float]:
-        if not isinstance(self.gap_s, Sequence):
-            return [self.gap_s] * joints
-        if len(self.gap_s) != joints:
-            raise ValueError(f"gap_s has {len(self.gap_s)} gaps for {joints} joints: give one number, or one per joint")
-        return list(self.gap_s)
-
 
 def silences(spacing: Spacing, joints: int, sample_rate: int, channels: int = 1) -> tuple[int, list[int], int]:
     """Return the samples of silence before the first waveform, at each joint, and after the last."""
-    gaps = [round(gap * sample_rate) for gap in spacing.gaps(joints)]
+    seconds = spacing.gap_s if isinstance(spacing.gap_s, Sequence) else [spacing.gap_s] * joints
+    if len(seconds) != joints:
+        raise ValueError(f"gap_s has {len(seconds)} gaps for {joints} joints: give one number, or one per joint")
+    gaps = [round(gap * sample_rate) for gap in seconds]
     lead, tail = round(spacing.lead_s * sample_rate), round(spacing.tail_s * sample_rate)
     samples, most = sum(gaps) + lead + tail, MAX_SILENCE // channels
     if samples > most:
@@ -99,8 +95,7 @@ def _channels(waveform: Waveform) -> int:
 
 def _mix(waveforms: Sequence[Waveform], spans: list[Span], fades: list[int], total: int) -> Waveform:
     flat = all(waveform.ndim == 1 for waveform in waveforms)
-    widest = max(_channels(waveform) for waveform in waveforms)
-    joined = np.zeros((widest, total), dtype=np.result_type(*waveforms))
+    joined = np.zeros((max(map(_channels, waveforms)), total), dtype=np.result_type(*waveforms))
     for waveform, (start, end), fade_in, fade_out in zip(waveforms, spans, [0, *fades], [*fades, 0], strict=True):
         piece = np.atleast_2d(waveform).copy()
         piece[:, :fade_in] *= ramp(fade_in)

@@ -23,7 +23,7 @@ from ..model.model import Model, limit_threads
 from ..model.names import KIND_NAMES, SIZE_NAMES, known_speaker
 from ..options import SHIFT_STRENGTHS
 from ..text.split import shorten
-from .recording import prepare_reference
+from .recording import is_cut_off, prepare_reference
 from .voice import AND, LONGEST_RECIPE, Voice, check_design, check_transcript, check_voice
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def clone_voice(model: Model, waveform: np.ndarray, sample_rate: int, options: C
             sound = np.pad(sound, (0, round(PADDING_S * model.sample_rate)))
         codes = encode_waveform(model, sound)
     voice = replace(voice, kind="icl", ref_codes=codes, transcript=str(options.transcript).strip())
-    if options.pad_silence or not reference.is_cut_off:
+    if options.pad_silence or not is_cut_off(reference.waveform, model.sample_rate):
         return voice
     log.warning("%s: %s", options.name, CUT_OFF)
     return replace(voice, notes=(*voice.notes, CUT_OFF))

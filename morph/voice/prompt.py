@@ -5,7 +5,7 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -36,12 +36,12 @@ class LaterRows:
     """Rows ``[count, H]``, computed when they are first read, as late as possible: the device works meanwhile."""
 
     count: int
-    make: Callable[[], torch.Tensor]  # cached
+    make: Callable[[], torch.Tensor]
 
     def __len__(self) -> int:
         return self.count
 
-    @property
+    @cached_property
     def rows(self) -> torch.Tensor:
         with torch.inference_mode():
             return self.make()
@@ -154,10 +154,10 @@ class PromptBuilder:
             start += reference[0].shape[1]  # the reference's text comes first
         elif voice.kind == "x_vector":
             first = slice(ROLE_TOKENS, ROLE_TOKENS + 1)
-            inputs = LaterRows(before + 1, cache(lambda: self._first(on_device()[:, first], prefix, codec)))
-            trailing = LaterRows(tokens, cache(lambda: self._rest(on_device())))
+            inputs = LaterRows(before + 1, lambda: self._first(on_device()[:, first], prefix, codec))
+            trailing = LaterRows(tokens, lambda: self._rest(on_device()))
         else:
-            inputs = LaterRows(before + tokens + 2, cache(lambda: self._whole(on_device(), prefix)))
+            inputs = LaterRows(before + tokens + 2, lambda: self._whole(on_device(), prefix))
             trailing = pad
         check_context(model, len(inputs) + len(trailing))
         own_prefix = prefix if voice.kind == "x_vector" else None

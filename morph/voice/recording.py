@@ -82,7 +82,6 @@ class Reference:
 
     waveform: np.ndarray  # float32 ``[T]`` within -1..1
     notes: tuple[str, ...] = ()  # remarks for people
-    is_cut_off: bool = False  # it ends within its speech
 
 
 def prepare_reference(waveform: np.ndarray, sample_rate: int, target_rate: int, refuse_long: bool = False) -> Reference:
@@ -99,7 +98,7 @@ def prepare_reference(waveform: np.ndarray, sample_rate: int, target_rate: int, 
     if sample_rate != target_rate:
         mono = _resample(mono, sample_rate, target_rate)
     mono = np.ascontiguousarray(mono / max(1.0, float(np.abs(mono).max())), dtype=np.float32)
-    return Reference(mono, tuple(notes), is_cut_off(mono, target_rate))
+    return Reference(mono, tuple(notes))
 
 
 def transcribe_recording(recogniser: Whisper, waveform: np.ndarray, sample_rate: int) -> str:
