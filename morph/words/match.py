@@ -172,9 +172,7 @@ def likeness_behind(written: str, before: str, spoken: str) -> float:
 
 def _number(written: str, ours: str, said: str) -> float:
     digits = "".join(filter(str.isdecimal, ours))
-    if said in VALUES and VALUES[said] in digits:
-        return SURE
-    if said in MONTH_NAMES and DATE.search(written):
+    if (said in VALUES and VALUES[said] in digits) or (said in MONTH_NAMES and DATE.search(written)):
         return SURE
     if said in VALUES and ROMAN.match(written):
         return LIKELY

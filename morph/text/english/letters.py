@@ -114,9 +114,7 @@ def _say_word(word: str, loud: bool, match: re.Match[str]) -> str:
     if loud and word == "US":
         around = _around(match)
         return "us" if LOUD_US.search(around) or STRESSED["US"].search(around) else spell(word)
-    if word.lower() in SHORT_WORDS and (loud or not _is_name(word, match)):
-        return word.lower()
-    if word in READ_AS_WORDS:
+    if word in READ_AS_WORDS or (word.lower() in SHORT_WORDS and (loud or not _is_name(word, match))):
         return word.lower()
     if loud and len(word) == 2 and word.lower() not in SHORT_SOUNDS:
         return spell(word)  # I LOVE NY
