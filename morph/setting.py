@@ -53,7 +53,7 @@ class Setting:
         if self.above:
             return f"above {self.low:g} and at most {self.high:g}"
         if self.kind is float:
-            return f"{self.low:g} to {self.high:g}"
+            return f"{self.low:g} or more" if self.high == LARGEST else f"{self.low:g} to {self.high:g}"
         span = f", {self.low} or more" if self.high == LARGEST else f" from {self.low} to {self.high}"
         return f"a whole number{span}" + ("" if self.off is None else f", or {self.off}")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.model.network import RopeTable, rotate
+from qwen3_tts_morph.morph.model.network import Rotation, rope_table, rotate
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces
@@ -105,7 +105,7 @@ def attention(model: Model, prompt: Prompt, codes: torch.Tensor) -> Iterator[tor
     frames = embed_frames(model, codes[:-1].to(model.device), model.code_tables())
     rest = prompt.pad.expand(max(0, len(frames) - len(prompt.trailing)), -1)
     inputs = torch.cat((prompt.embeds, frames + torch.cat((prompt.text_rows, rest))[: len(frames)]))
-    rope = RopeTable.build(model.talker.config, len(inputs), model.device, torch.float32)
+    rope = rope_table(model.talker.config, len(inputs), model.device, torch.float32)
     asked = torch.arange(prompt.length - 1, len(inputs), device=model.device)
     hidden = torch.arange(len(inputs), device=model.device) > asked[:, None]
     for layer, states in zip(model.talker.model.layers, _states(model, inputs), strict=True):
@@ -127,14 +127,14 @@ def _states(model: Model, inputs: torch.Tensor) -> list[torch.Tensor]:
     return states
 
 
-def _heads(layer: Any, states: torch.Tensor, rope: RopeTable) -> tuple[torch.Tensor, torch.Tensor]:
+def _heads(layer: Any, states: torch.Tensor, rope: Rotation) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a layer's queries and keys after norm and RoPE, float32 ``[heads, N, D]`` and ``[kv_heads, N, D]``."""
     own, normed = layer.self_attn, layer.input_layernorm(states)
     queries, keys = (
         norm(project(normed).unflatten(-1, (-1, own.head_dim))).float().transpose(0, 1)
         for project, norm in ((own.q_proj, own.q_norm), (own.k_proj, own.k_norm))
     )
-    return rotate(queries, rope.cos, rope.sin), rotate(keys, rope.cos, rope.sin)
+    return rotate(queries, *rope), rotate(keys, *rope)
 
 
 def through(tokens: np.ndarray, count: int) -> float:

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ..model.layers import Angles, Attend, Layer, RowOps, chain_layers, rotate
+from ..model.layers import Angles, Attend, RowOps, chain_layers, rotate
 from ..model.network import repeat_heads
-from ..model.weights import linear
 from .weights import BlockWeights, CodecWeights, Pair, SnakeWeights, TransformerWeights, Upsample
 
 # New frames of all lines of a slab. The blocks after the first one run slab by slab: their activations take 1.4 MB per
@@ -208,9 +207,7 @@ def run_transformer(
     in_chunk = positions.index - positions.starts
     angles = Angles(transformer.angles.cos[in_chunk, None], transformer.angles.sin[in_chunk, None])
     bias = positions.bias(block, transformer.window, x.dtype)
-    return run_layers(
-        transformer, x, lambda _, layer, inputs: attend_blocks(transformer, layer, inputs, angles, bias), ops
-    )
+    return run_layers(transformer, x, lambda _, qkv: attend_blocks(transformer, qkv, angles, bias), ops)
 
 
 def run_layers(transformer: TransformerWeights, x: torch.Tensor, attend: Attend, ops: TorchOps) -> torch.Tensor:
@@ -221,12 +218,12 @@ def run_layers(transformer: TransformerWeights, x: torch.Tensor, attend: Attend,
 
 
 def attend_blocks(
-    transformer: TransformerWeights, layer: Layer, inputs: torch.Tensor, angles: Angles, bias: torch.Tensor
+    transformer: TransformerWeights, qkv: torch.Tensor, angles: Angles, bias: torch.Tensor
 ) -> torch.Tensor:
-    """Attend over ``[T, H]``: each block's queries to its own keys and those of the previous block."""
+    """Attend over T frames: each block's queries to its own keys and those of the previous block."""
     heads, kv_heads, block = transformer.heads, transformer.kv_heads, bias.shape[2]
-    qkv = linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
-    rotated = rotate(qkv[:, : heads + kv_heads].float(), angles).to(inputs.dtype)
+    qkv = qkv.unflatten(-1, (heads + 2 * kv_heads, -1))
+    rotated = rotate(qkv[:, : heads + kv_heads].float(), angles).to(qkv.dtype)
     queries = rotated[:, :heads].unflatten(0, (-1, block)).transpose(1, 2)
     keys, values = (
         functional.pad(part, (0, 0, 0, 0, block, 0)).unfold(0, 2 * block, block).transpose(2, 3)
@@ -234,7 +231,7 @@ def attend_blocks(
     )
     keys, values = repeat_heads(keys, values, heads)
     out = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
-    return out.transpose(1, 2).reshape(len(inputs), -1)
+    return out.transpose(1, 2).reshape(len(qkv), -1)
 
 
 def upsample(stage: Upsample, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..model.network import MLP, RMSNorm, RopeTable, head_dim_of, repeat_heads, rotate
+from ..model.network import MLP, RMSNorm, Rotation, head_dim_of, repeat_heads, rope_table, rotate
 
 CODEBOOK_EPSILON = 1e-5  # least usage of a codebook's vector
 
@@ -124,7 +124,7 @@ class MimiEncoder(nn.Module):
 
     def _transform(self, states: torch.Tensor) -> torch.Tensor:
         length = states.shape[1]
-        rope = RopeTable.build(self.config, length, states.device, states.dtype)
+        rope = rope_table(self.config, length, states.device, states.dtype)
         seen = torch.ones(length, length, dtype=torch.bool, device=states.device).tril()
         for layer in self.encoder_transformer.layers:
             states = layer(states, rope, seen)
@@ -161,9 +161,9 @@ class EncoderLayer(nn.Module):
         self.mlp_layer_scale: Any = NamedParameters(scale=(width,))
         self.head_dim = head_dim_of(config)
 
-    def forward(self, states: torch.Tensor, rope: RopeTable, seen: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: torch.Tensor, rope: Rotation, seen: torch.Tensor) -> torch.Tensor:
         queries, keys, values = project_heads(self.self_attn, self.input_layernorm(states), self.head_dim)
-        queries, keys = (rotate(one, rope.cos, rope.sin) for one in (queries, keys))
+        queries, keys = (rotate(one, *rope) for one in (queries, keys))
         attended = self.self_attn.o_proj(attend(queries, keys, values, seen))
         states = states + self.self_attn_layer_scale.scale * attended
         hidden = functional.gelu(self.mlp.fc1(self.post_attention_layernorm(states)))

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from ..model.finite import check_samples
 from ..model.model import Model
-from ..model.network import RopeTable, rotate
+from ..model.network import Rotation, rope_table, rotate
 from .modules import CODEBOOK_EPSILON, attend, project_heads
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, LONGEST_CHUNK, PART_FRAMES, cut_chunks, first_needed
 from .weights import reaches_of
@@ -54,7 +54,7 @@ class CodecStream:
         self._device = model.device
         self._context, self._reaches = reaches_of(self._decoder)
         config = self._decoder.config
-        self._rope = RopeTable.build(config, LONGEST_CHUNK, self._device, model.codec.dtype)
+        self._rope = rope_table(config, LONGEST_CHUNK, self._device, model.codec.dtype)
 
     @torch.inference_mode()
     def feed(self, state: CodecState, reference: torch.Tensor) -> None:
@@ -116,7 +116,7 @@ class CodecStream:
 class _Pass:
     """The decoder over a chunk's next frames, with the state's inputs instead of padding."""
 
-    def __init__(self, decoder: Any, state: CodecState, rope: RopeTable):
+    def __init__(self, decoder: Any, state: CodecState, rope: Rotation):
         self.decoder, self.state, self.rope = decoder, state, rope
         self.convolution = 0
 
@@ -167,7 +167,7 @@ class _Pass:
             seen = (distance >= 0) & (distance < window)
         states = transformer.input_proj(x)
         if not state.caches:
-            empty = states.new_zeros(1, self.decoder.config.num_key_value_heads, 0, self.rope.cos.shape[1])
+            empty = states.new_zeros(1, self.decoder.config.num_key_value_heads, 0, self.rope[0].shape[1])
             state.caches = [(empty, empty)] * len(transformer.layers)
         for index, layer in enumerate(transformer.layers):
             states = self._run_layer(layer, states, index, seen)
@@ -176,8 +176,8 @@ class _Pass:
 
     def _run_layer(self, layer: Any, states: torch.Tensor, index: int, seen: torch.Tensor | None) -> torch.Tensor:
         attention, caches, begin = layer.self_attn, self.state.caches, self.state.position
-        queries, keys, values = project_heads(attention, layer.input_layernorm(states), self.rope.cos.shape[1])
-        cos, sin = (table[begin : begin + states.shape[1]] for table in (self.rope.cos, self.rope.sin))
+        queries, keys, values = project_heads(attention, layer.input_layernorm(states), self.rope[0].shape[1])
+        cos, sin = (table[begin : begin + states.shape[1]] for table in self.rope)
         keys = torch.cat((caches[index][0], rotate(keys, cos, sin)), dim=2)
         values = torch.cat((caches[index][1], values), dim=2)
         rest = max(0, keys.shape[2] - self.decoder.config.sliding_window + 1)

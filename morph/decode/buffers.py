@@ -143,8 +143,7 @@ class LineFrames:
 
     def copied(self, begin: int, end: int) -> tuple[torch.Tensor, np.ndarray | None]:
         """Return copies of some frames' codes, int64 ``[n, 16]``, and alignment numbers, None without a head."""
-        place = self._place
-        frames = (self._frames if place is None else place[0].frames[place[1]])[begin:end]
+        frames = self._all[begin:end]
         codes, numbers = frames[:, :FLAG].astype(np.int64), frames[:, ALIGNMENT:].astype(np.int64)
         return torch.from_numpy(codes), numbers if np.count_nonzero(numbers) else None
 
@@ -157,7 +156,7 @@ class LineFrames:
 
     @property
     def _all(self) -> np.ndarray:
-        if self._place is None:
+        if (place := self._place) is None:
             return self._frames
-        buffers, row = self._place
+        buffers, row = place
         return buffers.frames[row, : buffers.counts[row]]

@@ -14,7 +14,7 @@ from ..model.alignment import token_on
 from ..model.finite import NotFinite
 from ..model.layers import without_cudnn
 from ..model.model import Model
-from ..model.network import RopeTable, rotate
+from ..model.network import Rotation, rope_table, rotate
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling
 from ..voice.prompt import Prompt, embed_frames
 from .predictor import KeyValueCache, Predictor
@@ -31,7 +31,7 @@ class EagerTalker:
         self.model, self._prompt, self._text = model, prompt, prompt.text_rows
         self.step_number = 0
         self._tables = model.code_tables()
-        self._rope: RopeTable | None = None
+        self._rope: Rotation | None = None
         self._cache = KeyValueCache()
         # For the alignment head: the span of the line's text, and the last inputs of the head's layer.
         self._spans = torch.tensor([prompt.text_span], device=model.device)
@@ -77,11 +77,12 @@ class EagerTalker:
         own = keys[:, head.head // (states.shape[1] // keys.shape[1])]
         return token_on(query, own, self._spans, own.new_ones(own.shape[:2], dtype=torch.bool))
 
-    def _angles(self, start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        model = self.model
-        if self._rope is None or not self._rope.fits(end, model.device, model.dtype):
-            self._rope = RopeTable.build(model.talker.config, end + TABLE_STEP, model.device, model.dtype)
-        return self._rope.cos[start:end], self._rope.sin[start:end]
+    def _angles(self, start: int, end: int) -> Rotation:
+        if self._rope is None or len(self._rope[0]) < end:
+            model = self.model
+            self._rope = rope_table(model.talker.config, end + TABLE_STEP, model.device, model.dtype)
+        cos, sin = self._rope
+        return cos[start:end], sin[start:end]
 
 
 @dataclass(frozen=True)

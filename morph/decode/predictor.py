@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import torch
 
-from ..model.network import CodePredictor, RopeTable
+from ..model.network import CodePredictor, rope_table
 from ..model.tail import Tail, tail_logits
 from ..model.weights import view_heads
 from ..options import PREDICTED_GROUPS, TokenSampling
@@ -51,7 +51,7 @@ class Predictor:
         self.module = code_predictor
         self.tails = tails or {}
         self.heads = view_heads(code_predictor.lm_head)
-        self.rope = RopeTable.build(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
+        self.rope = rope_table(code_predictor.config, POSITIONS, self.heads.device, self.heads.dtype)
 
     def decode_frame(
         self,
@@ -101,6 +101,6 @@ class Predictor:
     def _run(self, inputs: torch.Tensor, start: int, cache: KeyValueCache | None) -> torch.Tensor:
         """Run the layers over ``inputs`` ``[B, T, H_talker]`` at positions ``start ..``; return ``[B, T, H]``."""
         end = start + inputs.shape[1]
-        rotation = self.rope.cos[start:end], self.rope.sin[start:end]
-        states: torch.Tensor = self.module.model(self.module.small_to_mtp_projection(inputs), rotation, cache)
+        cos, sin = (table[start:end] for table in self.rope)
+        states: torch.Tensor = self.module.model(self.module.small_to_mtp_projection(inputs), (cos, sin), cache)
         return states

@@ -135,7 +135,8 @@ def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Te
         view = SpanView(buffers.frame_cache, start, end)
         angles = buffers.frame_angles.span(start, end)
         layer_pass = LayerPass(angles, head_norms, view)
-        last = run_layers(decoder, _project(weights, inputs), layer_pass)[:, -1]
+        inputs = inputs if weights.projection is None else functional.linear(inputs, *weights.projection)
+        last = run_layers(decoder, inputs, layer_pass)[:, -1]
         logits = linear(last, weights.heads[group])
         codes.append(_sample_subtalker(buffers, logits, noise[:, group]))
     sequential = torch.stack(codes, dim=1)
@@ -143,10 +144,6 @@ def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Te
         return sequential
     logits = weights.crossbar_logits(seq_groups, last, codes[-1])
     return torch.cat((sequential, _sample_subtalker(buffers, logits, noise[:, seq_groups:])), dim=1)
-
-
-def _project(weights: Weights, inputs: torch.Tensor) -> torch.Tensor:
-    return inputs if weights.projection is None else functional.linear(inputs, *weights.projection)
 
 
 def _sample_subtalker(buffers: Buffers, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from ..model.layers import LayerStack
 from ..model.model import Model
 from ..model.tail import tail_logits
-from ..model.weights import TensorAddresses, Weight, tensors_of, view_heads
+from ..model.weights import TensorAddresses, Weight, split_scales, view_heads
 from ..words.alignment import AlignmentHead
 
 
@@ -66,7 +66,8 @@ class Weights:
             tensors += [part for part in parts if part is not None]
         tensors += [part for parts in self.tails.values() for part in parts.values()]
         head = () if self.alignment is None else (self.alignment.layer, self.alignment.head)
-        return (*head, *(tensor.data_ptr() for weight in tensors for tensor in tensors_of(weight)))
+        parts = [part for tensor in tensors for part in split_scales(tensor) if part is not None]
+        return (*head, *(part.data_ptr() for part in parts))
 
 
 class WeightViews:

@@ -256,12 +256,13 @@ class PromptOps(RowKernels, LayerOps):
     five times in float32: of the 28 ms that 64 prompts of 88 positions took (0.6B, H200), the linear layers were 7.
     """
 
-    def attend(self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass) -> torch.Tensor:
+    def attend(self, decoder: LayerStack, layer_pass: LayerPass, index: int, qkv: torch.Tensor) -> torch.Tensor:
         """As ``LayerOps.attend``, for a ``FillView`` of the cache: raise TypeError for another."""
         view = layer_pass.view
         if not isinstance(view, FillView):
             raise TypeError(f"prompts fill the cache, and this view of it is a {type(view).__name__}")
         lines, length = qkv.shape[:2]
+        qkv = qkv.unflatten(-1, (-1, decoder.head_dim))
         if attends_alone(max(lines, view.cache.lines), length):
             span = CacheSpan(view.cache, layer_pass.angles, length, length, probe=layer_pass.probe)
             inputs = AttentionInputs(decoder, index, qkv.contiguous().view(length, -1), span)
@@ -273,6 +274,6 @@ class PromptOps(RowKernels, LayerOps):
         rotated = rotate(run, qkv, layer_pass.angles, target, norm).transpose(1, 2)
         queries, keys = rotated[:, : decoder.heads], rotated[:, decoder.heads :]
         values = qkv[:, :, decoder.heads + decoder.kv_heads :].transpose(1, 2)
-        if (probe := layer_pass.probe_of(index)) is not None:
+        if (probe := layer_pass.probe) is not None and probe.head.layer == index:
             probe.measure(queries, keys)
         return layers.attend(queries, keys, values, None).transpose(1, 2).flatten(2)

@@ -76,11 +76,12 @@ def merge(model: Model, adapter: Adapter, strength: float, read_weight: ReadWeig
         )
     with model.exclusive(), torch.inference_mode(False), torch.no_grad():
         changed = {name: _merged_layer(model, name, part, strength, read_weight) for name, part in parts.items()}
-        if bad := [name for name, layer in changed.items() if not _is_finite(layer)]:
-            raise ValueError(
-                f"adapter {adapter.name} at strength {strength:g} makes {bad[0]} overflow: lower the strength, or "
-                "choose precision bf16 or fp32"
-            )
+        for name, layer in changed.items():
+            if not all_finite(layer.scale if isinstance(layer, Int8Linear) else layer.weight):
+                raise ValueError(
+                    f"adapter {adapter.name} at strength {strength:g} makes {name} overflow: lower the strength, or "
+                    "choose precision bf16 or fp32"
+                )
         for name in _joined_with(model, changed):
             changed[name] = _own(model.network.get_submodule(name))
         return _with_layers(model, changed, AppliedAdapter(adapter.name, adapter.digest, float(strength)))
@@ -121,11 +122,7 @@ def _by(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _is_finite(layer: Any) -> bool:
-    return all_finite(layer.scale if isinstance(layer, Int8Linear) else layer.weight)
-
-
-def _merged_layer(model: Model, name: str, part: LowRank, strength: float, read_weight: ReadWeight) -> torch.nn.Module:
+def _merged_layer(model: Model, name: str, part: LowRank, strength: float, read_weight: ReadWeight) -> Any:
     layer: Any = model.network.get_submodule(name)
     if not isinstance(layer, Int8Linear):
         return _linear(part.added_to(layer.weight, strength), layer.bias)

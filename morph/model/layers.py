@@ -7,23 +7,23 @@ static buffers can be captured in a CUDA graph.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
 
+from ..runtime.threads import SharedSetting
 from .alignment import AlignmentProbe
-from .network import SHARES_KEYS, RopeTable, repeat_heads
+from .network import SHARES_KEYS, repeat_heads, rope_table
 from .static_cache import FillView, SpanView, StepView
 from .weights import Weight, join, linear, view_weight
 
 View: TypeAlias = "FillView | SpanView | StepView"
-# Attends from a layer's index, the layer and its normed inputs.
-Attend: TypeAlias = "Callable[[int, Layer, torch.Tensor], torch.Tensor]"
+# Attends with a layer's index and its queries, keys and values side by side.
+Attend: TypeAlias = "Callable[[int, torch.Tensor], torch.Tensor]"
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Angles:
 
     @classmethod
     def table(cls, config: Any, length: int, device: torch.device) -> Angles:
-        table = RopeTable.build(config, length, device, torch.float32)
-        half = table.sin.shape[-1] // 2
-        return cls(table.cos, torch.cat((-table.sin[:, :half], table.sin[:, half:]), dim=-1))
+        cos, sin = rope_table(config, length, device, torch.float32)
+        half = sin.shape[-1] // 2
+        return cls(cos, torch.cat((-sin[:, :half], sin[:, half:]), dim=-1))
 
     def span(self, start: int, end: int) -> Angles:
         """Return the angles of a span of positions, shared by all lines: ``[1, T, 1, head_dim]``."""
@@ -108,11 +108,6 @@ class Angles:
     def at(self, positions: torch.Tensor) -> Angles:
         """Return the angles of one position per line (int64 ``[B]``): ``[B, 1, 1, head_dim]``."""
         return Angles(self.cos[positions][:, None, None], self.sin[positions][:, None, None])
-
-
-def norm(states: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
-    """Apply RMSNorm over the last dimension, in float32."""
-    return functional.rms_norm(states, states.shape[-1:], weight, eps)
 
 
 def rotate(states: torch.Tensor, angles: Angles) -> torch.Tensor:
@@ -136,38 +131,15 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask
     return out.reshape(batch, heads, 1, head_dim)
 
 
-class CudnnExclusion:
-    """A reference count of the callers that exclude cuDNN's attention, in all threads of this process.
-
-    torch keeps that setting per process, not per thread, and its own ``sdpa_kernel`` restores the setting it found. If
-    the ``with`` of two threads overlap, the first to end would allow cuDNN for the other, and the last would leave it
-    excluded.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._wanted = 0
-        self._before = True
-
-    @contextmanager
-    def block(self) -> Iterator[None]:
-        """Exclude it until the last ``with`` ends, then restore the setting found by the first."""
-        with self._lock:
-            if not self._wanted:
-                self._before = torch.backends.cuda.cudnn_sdp_enabled()
-                torch.backends.cuda.enable_cudnn_sdp(False)
-            self._wanted += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._wanted -= 1
-                if not self._wanted:
-                    torch.backends.cuda.enable_cudnn_sdp(self._before)
+def _exclude_cudnn() -> Callable[[], None]:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return lambda: torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 # cuDNN makes a plan per shape: captures would keep them all, elsewhere each costs 24 ms (H200, torch 2.11).
-without_cudnn = CudnnExclusion().block
+# torch keeps that setting per process, not per thread, and its own ``sdpa_kernel`` restores what it found.
+without_cudnn = SharedSetting(_exclude_cudnn).block
 
 
 @dataclass(frozen=True)
@@ -178,9 +150,6 @@ class LayerPass:
     head_norms: torch.Tensor  # ``LayerStack.head_norms()``, computed once per frame
     view: View  # writes keys and values to the cache and returns those to attend to
     probe: AlignmentProbe | None = None
-
-    def probe_of(self, index: int) -> AlignmentProbe | None:
-        return self.probe if self.probe is not None and self.probe.head.layer == index else None
 
 
 class RowOps:
@@ -201,21 +170,22 @@ class RowOps:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``states + scale * added`` of ``[..., H]``, and its RMSNorm with weight ``gain`` ``[H]``."""
         states = states + added if scale is None else torch.addcmul(states, added, scale)
-        return states, norm(states, gain, eps)
+        return states, functional.rms_norm(states, states.shape[-1:], gain, eps)
 
 
 class LayerOps(RowOps):
     """All operations between a layer's GEMMs, in torch; ``kernels/frame.py`` has them in Triton for prompts."""
 
-    def attend(self, decoder: LayerStack, index: int, qkv: torch.Tensor, layer_pass: LayerPass) -> torch.Tensor:
-        """Compute attention of layer ``index``: ``qkv`` ``[B, T, heads + 2 kv_heads, D]`` to ``[B, T, heads * D]``."""
+    def attend(self, decoder: LayerStack, layer_pass: LayerPass, index: int, qkv: torch.Tensor) -> torch.Tensor:
+        """Compute attention of layer ``index``: ``[B, T, (heads + 2 kv_heads) D]`` to ``[B, T, heads * D]``."""
+        qkv = qkv.unflatten(-1, (-1, decoder.head_dim))
         normed = decoder.heads + decoder.kv_heads
         heads = functional.rms_norm(qkv[:, :, :normed].float(), (decoder.head_dim,), None, decoder.eps)
         wide = heads * layer_pass.head_norms[index]
         rotated = rotate(wide, layer_pass.angles).to(qkv.dtype).transpose(1, 2)
         queries, keys = rotated[:, : decoder.heads], rotated[:, decoder.heads :]
         keys, values = layer_pass.view.update(index, keys, qkv[:, :, normed:].transpose(1, 2))
-        if (probe := layer_pass.probe_of(index)) is not None:
+        if (probe := layer_pass.probe) is not None and probe.head.layer == index:
             probe.measure(queries, keys)
         return attend(queries, keys, values, layer_pass.view.mask).transpose(1, 2).flatten(2)
 
@@ -227,12 +197,8 @@ def run_layers(
     decoder: LayerStack, states: torch.Tensor, layer_pass: LayerPass, ops: LayerOps = TORCH_OPS
 ) -> torch.Tensor:
     """Run all layers and the last norm over ``states`` ``[B, T, H]``."""
-
-    def attend(index: int, layer: Layer, normed: torch.Tensor) -> torch.Tensor:
-        qkv = linear(normed, layer.qkv).unflatten(-1, (-1, decoder.head_dim))
-        return ops.attend(decoder, index, qkv, layer_pass)
-
-    return chain_layers(decoder.layers, (decoder.norm, decoder.eps), states, attend, ops)
+    last, attend = (decoder.norm, decoder.eps), partial(ops.attend, decoder, layer_pass)
+    return chain_layers(decoder.layers, last, states, attend, ops)
 
 
 def chain_layers(
@@ -240,9 +206,9 @@ def chain_layers(
 ) -> torch.Tensor:
     """Run layers over ``[..., H]``, and the ``last`` norm (weight and epsilon), whose epsilon is that of all norms."""
     norms, eps = [layer.input_norm for layer in layers[1:]] + [last[0]], last[1]
-    normed = norm(states, layers[0].input_norm, eps)
+    normed = functional.rms_norm(states, states.shape[-1:], layers[0].input_norm, eps)
     for index, (layer, after) in enumerate(zip(layers, norms, strict=True)):
-        attended = linear(attend(index, layer, normed), layer.out)
+        attended = linear(attend(index, linear(normed, layer.qkv)), layer.out)
         states, normed = ops.add_norm(states, attended, layer.post_norm, eps, layer.out_scale)
         gated = ops.gate(linear(normed, layer.gate_up))
         states, normed = ops.add_norm(states, linear(gated, layer.down), after, eps, layer.down_scale)

@@ -7,7 +7,6 @@ their weights (``layers.py``). The speaker encoder is an ECAPA-TDNN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,25 +51,17 @@ def require_default_rope(config: Any) -> None:
         raise ValueError(f"the checkpoint's config has RoPE of type {kind!r}: only 'default' is supported")
 
 
-@dataclass(frozen=True)
-class RopeTable:
-    """Cosines and sines ``[length, head_dim]`` in the model's dtype: the paper's morph cache."""
+def rope_table(config: Any, length: int, device: torch.device, dtype: torch.dtype) -> Rotation:
+    """Return the rotation of positions 0 .. ``length`` - 1, bit-equal to upstream's ``rotary_emb``.
 
-    cos: torch.Tensor
-    sin: torch.Tensor
-
-    @classmethod
-    def build(cls, config: Any, length: int, device: torch.device, dtype: torch.dtype) -> RopeTable:
-        """Compute the table; bit-equal to upstream's ``rotary_emb`` at the same positions."""
-        # On the CPU, as upstream does when it loads a model, then moved.
-        require_default_rope(config)
-        frequencies = inverse_frequencies(config, "cpu").to(device)
-        angles = torch.arange(length, device=device).float()[:, None] * frequencies[None, :]
-        angles = torch.cat((angles, angles), dim=-1)
-        return cls(angles.cos().to(dtype), angles.sin().to(dtype))
-
-    def fits(self, length: int, device: torch.device, dtype: torch.dtype) -> bool:
-        return len(self.cos) >= length and self.cos.device == device and self.cos.dtype == dtype
+    It is the paper's morph cache.
+    """
+    # On the CPU, as upstream does when it loads a model, then moved.
+    require_default_rope(config)
+    frequencies = inverse_frequencies(config, "cpu").to(device)
+    angles = torch.arange(length, device=device).float()[:, None] * frequencies[None, :]
+    angles = torch.cat((angles, angles), dim=-1)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 class KeysAndValues(Protocol):
@@ -211,8 +202,7 @@ class DecoderStack(nn.Module):
     ) -> torch.Tensor:
         """Return the states ``[B, T, H]`` after all layers and the norm; ``rotation`` None: positions 0 .. T - 1."""
         if rotation is None:
-            table = RopeTable.build(self.config, states.shape[1], states.device, states.dtype)
-            rotation = table.cos, table.sin
+            rotation = rope_table(self.config, states.shape[1], states.device, states.dtype)
         for layer in self.layers:
             states = layer(states, rotation, cache)
         return self.norm(states)

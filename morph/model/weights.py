@@ -15,9 +15,9 @@ before views of it are used again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch.nn import functional
@@ -67,6 +67,13 @@ class Int8Weight:
 
     def full(self) -> torch.Tensor:
         return self.values * self.scale[..., None]
+
+    @classmethod
+    def __torch_function__(cls, function: Any, _types: Any, given: Any = (), _named: Any = None) -> Any:
+        if function is not functional.linear:
+            return NotImplemented
+        states, weight = given
+        return weight.linear(states)
 
     def linear(self, states: torch.Tensor) -> torch.Tensor:
         """Return ``states W^T`` for a weight ``[N, K]``, in ``dtype``."""
@@ -141,8 +148,8 @@ def quantize_talker(talker: Any) -> None:
 Weight: TypeAlias = "torch.Tensor | Int8Weight"
 
 
-def linear(states: torch.Tensor, weight: Weight) -> torch.Tensor:
-    return weight.linear(states) if isinstance(weight, Int8Weight) else functional.linear(states, weight)
+# torch calls ``Int8Weight.__torch_function__``; a function of ours would be most calls of a frame on the CPU.
+linear = cast("Callable[[torch.Tensor, Weight], torch.Tensor]", functional.linear)
 
 
 def split_scales(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -150,17 +157,9 @@ def split_scales(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
     return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight, None)
 
 
-def tensors_of(weight: Weight) -> tuple[torch.Tensor, ...]:
-    return (weight.values, weight.scale) if isinstance(weight, Int8Weight) else (weight,)
-
-
-def _weights(modules: Iterable[torch.nn.Module], name: str = "weight") -> list[torch.Tensor]:
-    return [getattr(module, name) for module in modules]
-
-
 def joined(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tensor | None:
     """Return the tensor whose rows are the modules' concatenated weights, or None if they are not joined."""
-    weights = _weights(modules, name)
+    weights: list[torch.Tensor] = [getattr(module, name) for module in modules]
     first = weights[0]
     storage, offset = first.untyped_storage().data_ptr(), first.storage_offset()
     for weight in weights:
@@ -182,7 +181,7 @@ def join(modules: Iterable[torch.nn.Module], name: str = "weight") -> torch.Tens
     tensor = joined(modules, name)
     if tensor is not None:
         return tensor
-    weights = _weights(modules, name)
+    weights = [getattr(module, name) for module in modules]
     first, rows = weights[0], [len(weight) for weight in weights]
     # Parameters made outside inference mode cannot take inference tensors as their data.
     with torch.inference_mode(False), torch.no_grad():

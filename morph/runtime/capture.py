@@ -123,12 +123,15 @@ class CapturedGraphs:
     run concurrently.
 
     Without CUDA, and after a failed capture (which is logged once), every call is eager; ``fallback`` has the reason.
-    No reference to the functions is kept.
+    Functions that allocate are ``temporary``: eager where a graph would keep their memory. No reference to the
+    functions is kept.
     """
 
-    def __init__(self, device: torch.device, captures: CaptureStream | None = None):
+    def __init__(self, device: torch.device, captures: CaptureStream | None = None, temporary: bool = False):
         self.device = device
         self.fallback: Fallback | None = None if device.type == "cuda" else NO_CUDA
+        if temporary and graphs_keep_memory(device):
+            self.fallback = Fallback(GRAPHS, "they would keep temporary memory")
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph | None] = {}
         captures = captures or CaptureStream()
         self._warm_ups = captures.warm_ups

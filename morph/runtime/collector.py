@@ -1,50 +1,32 @@
 """Python's garbage collector during synthesis."""
 
 import gc
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-
-class FreezeCount:
-    """Reference-counted ``gc.freeze()``. ``gc.get_freeze_count`` takes 0.1 s for a model: it is called once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._wanted = 0
-        self._is_ours = False  # nothing was frozen before
-
-    def for_good(self) -> None:
-        """Exempt all current objects, the model's too, from collection until the process ends."""
-        with self._lock:
-            gc.collect()
-            gc.freeze()
-            self._wanted += 1
-
-    @contextmanager
-    def in_block(self) -> Iterator[None]:
-        """Exempt current objects from collection in the block, unless the host program froze its own."""
-        # A full collection stops all threads for over 100 ms, more than a stream has buffered at its start.
-        with self._lock:
-            if not self._wanted:
-                self._is_ours = gc.get_freeze_count() == 0
-                if self._is_ours:
-                    gc.freeze()
-            self._wanted += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._wanted -= 1
-                if not self._wanted and self._is_ours:
-                    gc.unfreeze()
+from .threads import SharedSetting
 
 
-# One for the process, as the collector is.
-_COUNT = FreezeCount()
-freeze_for_good, frozen_objects = _COUNT.for_good, _COUNT.in_block
+def _freeze() -> Callable[[], None]:
+    # The count takes 0.1 s if a model is frozen: once for all blocks.
+    if gc.get_freeze_count():  # the host program froze its own
+        return lambda: None
+    gc.freeze()
+    return gc.unfreeze
+
+
+# Exempts current objects from collection in a block, unless the host program froze its own. A full collection stops all
+# threads for over 100 ms, more than a stream has buffered at its start.
+_FROZEN = SharedSetting(_freeze)
+frozen_objects = _FROZEN.block
+
+
+def freeze_for_good() -> None:
+    """Exempt all current objects, the model's too, from collection until the process ends."""
+    gc.collect()
+    _FROZEN.hold()
+    gc.freeze()
 
 
 class CollectorPauses:

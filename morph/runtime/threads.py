@@ -1,12 +1,15 @@
-"""Threads: a pool that keeps idle ones, a lock that refuses a forked process, and an event that any code may set."""
+"""Threads: a pool that keeps idle ones, a lock that refuses a forked process, an event that any code may set.
+
+And a setting of the process that blocks in several threads share.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Protocol, TypeAlias
 
@@ -37,6 +40,34 @@ class Exclusive:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+class SharedSetting:
+    """A setting of the process for blocks that may overlap: the first one changes it, the last one restores it.
+
+    ``change`` returns what restores it.
+    """
+
+    def __init__(self, change: Callable[[], Callable[[], object]]):
+        self._change, self._lock, self._wanted = change, threading.Lock(), 0
+
+    def hold(self) -> None:
+        """Change it for good."""
+        with self._lock:
+            if not self._wanted:
+                self._restore = self._change()
+            self._wanted += 1
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        self.hold()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wanted -= 1
+                if not self._wanted:
+                    self._restore()
 
 
 class Waker(Protocol):
@@ -100,14 +131,6 @@ class ThreadPool:
         # Not at exit: a thread that ends then may need Python to free its tensors, and would abort the process.
         weakref.finalize(self, self._idle.close).atexit = False
 
-    @property
-    def idle(self) -> int:
-        return len(self._idle)
-
-    @property
-    def working(self) -> int:
-        return self._idle.working
-
     def start(self, call: Call) -> Task:
         """Start a call in a thread. It must not raise: only ``threading.excepthook`` would report it."""
         check_process(self._process, "the engine")
@@ -128,9 +151,6 @@ class _Idle:
         self._lock = threading.Lock()
         self._queues: list[_Tasks] = []
         self._closed = False
-
-    def __len__(self) -> int:
-        return len(self._queues)
 
     def take(self) -> _Tasks | None:
         with self._lock:

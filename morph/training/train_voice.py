@@ -29,7 +29,7 @@ from ..voice.file import load_voice, save_voice, voice_digest
 from ..voice.library import save_source
 from ..voice.recording import Recording
 from ..voice.voice import Voice
-from .pairs import Checker, Pair, Selection, check_speaker, make_examples
+from .pairs import Checker, Selection, check_speaker, make_examples
 from .trainer import Losses, Trainer, Training
 
 log = logging.getLogger(__name__)
@@ -168,15 +168,13 @@ class _TrainingRun:
 
     def __init__(self, model: Model, asked: VoiceTraining, found: Selection, watcher: Watcher):
         self.model, self.asked, self.found, self.watcher = model, asked, found, watcher
-        self.voice = asked.voice or self._clone(max(found.pairs, key=lambda one: len(one.waveform)))
+        longest = max(found.pairs, key=lambda one: len(one.waveform)).waveform
+        self.voice = asked.voice or clone_voice(model, longest, model.sample_rate, CloneOptions(name=asked.name))
         self.began = 0.0
         self.options = asked.options
         self.held_out = min(len(found.pairs) // SHARE_HELD_OUT, MOST_HELD_OUT)
         checks = max(1, self.options.steps // self.options.check)
         self.sample_every = self.options.check * max(1, checks // SAMPLES)
-
-    def _clone(self, longest: Pair) -> Voice:
-        return clone_voice(self.model, longest.waveform, self.model.sample_rate, CloneOptions(name=self.asked.name))
 
     def train(self, places: Places, key: str) -> TrainedVoice:
         self.watcher.say("encoding the recordings")

@@ -26,6 +26,7 @@ from ..model.adapter import Adapter, LowRank, replace_layers
 from ..model.model import Model
 from ..model.network import Network
 from ..runtime.atomic_file import write_atomic
+from ..setting import Checked, setting
 from ..study.plot import draw
 from ..voice.voice import Voice
 from .pairs import NOTHING, Example, ExampleBatch, stack
@@ -150,47 +151,19 @@ LARGEST_GRADIENT = 1.0
 
 
 @dataclass(frozen=True)
-class Training:
-    """How to train.
+class Training(Checked):
+    """How to train; ValueError for an invalid value."""
 
-    Args:
-        rank: of the adapter, and its alpha: it is never scaled.
-        layers: one of LAYERS: the code predictor's, the talker's, or both. The talker's change the words most.
-        steps: updates.
-        rate: the highest learning rate (AdamW).
-        speaker_rate: of the speaker embedding of an x-vector clone; 0: it stays.
-        anchor: weight of the divergence from the checkpoint's probabilities, which keeps its words.
-        batch: lines in a step.
-        frames: frames in a step that the code predictor learns; it runs over 16 positions for each.
-        check: steps between two losses of the held-out lines.
-        seed: of the adapter's first weights and of the order of the lines.
-
-    Raises:
-        ValueError: for an invalid value.
-    """
-
-    rank: int = 16
-    layers: str = "predictor"
-    steps: int = 200
-    rate: float = 1e-3
-    speaker_rate: float = 2e-2
-    anchor: float = 0.1
-    batch: int = 8
-    frames: int = 128
-    check: int = 25
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("rank", "steps", "batch", "frames", "check"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: choose 1 or more")
-        if not 0 < self.rate < math.inf:
-            raise ValueError(f"rate is {self.rate}: choose a number above 0")
-        for name in ("anchor", "speaker_rate"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}: choose 0 or more")
-        if self.layers not in LAYERS:
-            raise ValueError(f"layers is {self.layers!r}: choose one of {', '.join(LAYERS)}")
+    rank: int = setting(16, "of the adapter, and its alpha: it is never scaled", 1)
+    layers: str = setting("predictor", "the talker's change the words most", choices=tuple(LAYERS))
+    steps: int = setting(200, "updates", 1)
+    rate: float = setting(1e-3, "the highest learning rate (AdamW)", 0, above=True)
+    speaker_rate: float = setting(2e-2, "of the speaker embedding of an x-vector clone; 0: it stays", 0)
+    anchor: float = setting(0.1, "weight of the divergence from the checkpoint's probabilities, which keeps words", 0)
+    batch: int = setting(8, "lines in a step", 1)
+    frames: int = setting(128, "in a step that the code predictor learns; it runs over 16 positions for each", 1)
+    check: int = setting(25, "steps between two losses of the held-out lines", 1)
+    seed: int = setting(0, "of the adapter's first weights and of the order of the lines")
 
     def rate_at(self, step: int) -> float:
         """Return a step's share of the highest rate."""
@@ -266,7 +239,9 @@ class Trainer:
                 raise
             self.stopped = str(error)
         finally:
-            self._restore(best)
+            with torch.no_grad():
+                for weight, kept in zip(self.weights, best, strict=True):
+                    weight.copy_(kept)
             log.info("the weights of step %d are kept", self.kept.step)
 
     def seconds_per_update(self, lines: Sequence[Example]) -> float:
@@ -333,11 +308,6 @@ class Trainer:
 
     def _copy(self) -> list[torch.Tensor]:
         return [one.detach().clone() for one in self.weights]
-
-    @torch.no_grad()
-    def _restore(self, kept: Sequence[torch.Tensor]) -> None:
-        for weight, one in zip(self.weights, kept, strict=True):
-            weight.copy_(one)
 
     def adapter(self, name: str) -> Adapter:
         """Return the present weights as an adapter."""

@@ -27,7 +27,7 @@ from ..model.finite import check_samples
 from ..model.layers import without_cudnn
 from ..model.model import Model
 from ..model.weights import TensorAddresses
-from ..runtime.capture import OFFLINE, CapturedGraphs, CaptureStream, Fallback, graphs_keep_memory
+from ..runtime.capture import OFFLINE, CapturedGraphs, CaptureStream, Fallback
 from ..runtime.errors import first_line
 
 log = logging.getLogger(__name__)
@@ -172,19 +172,13 @@ class BatchCodec:
                     ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
                 synthesise(weights, into, ops, slabs, out)
 
-        if (replays := self._graphs_on(device)) is not None:
-            replays.run(("row", size), decode_row)
-        else:
-            decode_row()
+        self._graphs_on(device).run(("row", size), decode_row)
         self._seen.add(size)
         return SamplesInFlight(out)
 
-    def _graphs_on(self, device: torch.device) -> CapturedGraphs | None:
-        """Return the graphs of rows on a device, or None if they would keep temporaries."""
-        if graphs_keep_memory(device):
-            return None
+    def _graphs_on(self, device: torch.device) -> CapturedGraphs:
         if self._replays is None or self._replays.device != device:
-            self._replays = CapturedGraphs(device, self._captures)
+            self._replays = CapturedGraphs(device, self._captures, temporary=True)
         return self._replays
 
     @torch.inference_mode()
@@ -197,14 +191,20 @@ class BatchCodec:
             for size in reversed(self.sizes):  # the largest first: all share its memory
                 frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
                 plan = write_plan([CodecChunk(0, 0, 0, frames, weights.gap)], [codes], size)
-                if replays is not None:
-                    replays.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
+                replays.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:
-        if weights.codebooks.device.type != "cuda":
+        """Return Triton's kernels for a CUDA device, once the smallest of them has run, or torch operations."""
+        device = weights.codebooks.device
+        if device.type != "cuda":
             return TorchOps()
         try:
-            return try_kernels(weights)
+            # It fails if Triton is not installed, has no compiler, or does not know the device.
+            from ..kernels.codec.ops import TritonOps
+
+            ops, keep = TritonOps.of(device), torch.ones(1, dtype=torch.bool, device=device)
+            ops.activate(torch.zeros(16, len(weights.enter.bias), device=device), weights.enter, keep)
+            return ops
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
@@ -220,20 +220,6 @@ class BatchCodec:
                 self.ops = self._ops or self._choose_ops(self._weights)
             self._where = TensorAddresses(decoder)
         return self._weights
-
-
-def try_kernels(weights: CodecWeights) -> TorchOps:
-    """Return Triton's kernels for a CUDA device, after the smallest of them has run.
-
-    Raises any exception if Triton is not installed, has no compiler, or does not know the device.
-    """
-    from ..kernels.codec.ops import TritonOps
-
-    device = weights.codebooks.device
-    ops = TritonOps.of(device)
-    keep = torch.ones(1, dtype=torch.bool, device=device)
-    ops.activate(torch.zeros(16, len(weights.enter.bias), device=device), weights.enter, keep)
-    return ops
 
 
 class InFlight:

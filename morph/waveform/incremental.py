@@ -23,8 +23,7 @@ from torch.nn import functional
 from ..codec.forward import Rings, TorchOps, convolve_newest, dequantise, run_layers
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
 from ..codec.weights import CodecWeights, TransformerWeights
-from ..model.layers import Angles, Layer, without_cudnn
-from ..model.weights import linear
+from ..model.layers import Angles, without_cudnn
 from ..runtime.capture import TOGETHER, CapturedGraphs, next_power_of_2
 from .engine import SamplesInFlight, copy_async
 
@@ -139,9 +138,9 @@ def _transform(transformer: TransformerWeights, x: torch.Tensor, states: LineSta
     bias = torch.zeros(seen.shape, dtype=x.dtype, device=x.device).masked_fill_(~seen, -math.inf)[:, None]
     at = queries % slots
 
-    def attend(index: int, layer: Layer, inputs: torch.Tensor) -> torch.Tensor:
+    def attend(index: int, qkv: torch.Tensor) -> torch.Tensor:
         heads, kv_heads = transformer.heads, transformer.kv_heads
-        qkv = linear(inputs, layer.qkv).unflatten(-1, (heads + 2 * kv_heads, -1))
+        qkv = qkv.unflatten(-1, (heads + 2 * kv_heads, -1))
         rings = Rings(states.keys[:, index], states.values[:, index], at)
         query = ops.rotate_into(qkv, angles, rings).transpose(1, 2)
         keys, values = (
@@ -169,7 +168,7 @@ class RowStream:
     frames before.
 
     Args:
-        graphs: replays steps from a CUDA graph; None calls them directly.
+        graphs: of steps; None calls them directly.
         replace_ops: called with a failed kernel's error; returns the operations to use from then on, or raises.
     """
 
@@ -182,7 +181,7 @@ class RowStream:
         replace_ops: Callable[[Exception], TorchOps] | None = None,
     ):
         self._weights, self._ops = weights, ops
-        self._graphs, self._replace_ops = graphs, replace_ops
+        self._graphs, self._replace_ops = graphs or CapturedGraphs(torch.device("cpu")), replace_ops
         self._states = LineStates.allocate(weights, lines)
         device, groups = weights.codebooks.device, len(weights.offsets)
         # Codes, and in the last column a line's count (first frame) and its index (second): one copy for all.
@@ -323,14 +322,13 @@ class RowStream:
     def prepare(self) -> None:
         """Capture and time the step of a line alone; plan those of more lines."""
         sizes = sorted({self._size(lines) for lines in range(1, self.lines + 1)})
-        if self._graphs is not None and self._graphs.lacks(("step", 1)):
+        if self._graphs.lacks(("step", 1)):
             passes = [partial(self._decode_nothing, size) for size in sizes]
             self._attempt(lambda: self._ops.compile_ahead(*passes))
         self._capture(1)
         self.step_s(1)
-        if self._graphs is not None:
-            for size in sizes[1:]:
-                self._graphs.plan(TOGETHER, ("step", size), partial(self.step_s, size))
+        for size in sizes[1:]:
+            self._graphs.plan(TOGETHER, ("step", size), partial(self.step_s, size))
         if self._inputs.is_cuda:
             self._take_pinned()
 
@@ -364,10 +362,9 @@ class RowStream:
         return self._step_seconds[size]
 
     def _capture(self, size: int) -> None:
-        if self._graphs is not None:
-            self._graphs.prepare(("step", size), lambda: self._step(self._put({}, size)))
-            if size == 1:  # of a reference, or of a left context
-                self._graphs.prepare(("skip", size), lambda: self._step(self._put({}, size), wanted=False))
+        self._graphs.prepare(("step", size), lambda: self._step(self._put({}, size)))
+        if size == 1:  # of a reference, or of a left context
+            self._graphs.prepare(("skip", size), lambda: self._step(self._put({}, size), wanted=False))
 
     def _size(self, lines: int) -> int:
         return min(next_power_of_2(lines), self.lines)
@@ -387,11 +384,10 @@ class RowStream:
             # The states are advanced last, and the rings' slots are written again.
             self._ops = self._replace_ops(error)
             self._replace_ops = None
-            if self._graphs is not None:
-                self._graphs.forget()
+            self._graphs.forget()
             run()
 
-    def _run(self, size: int, wanted: bool = True) -> None:
+    def _run(self, size: int, wanted: bool) -> None:
         inputs, samples = self._inputs[:size], self._samples[:size]
         lines = inputs[:, 1, -1]
 
@@ -404,10 +400,10 @@ class RowStream:
             if size < self.lines:
                 self._states.scatter(lines, states)
 
-        if self._graphs is None or not (wanted or size == 1):
-            step()  # rare and short: not worth a graph for every size
-        else:
+        if wanted or size == 1:
             self._graphs.run(("step" if wanted else "skip", size), step)
+        else:
+            step()  # rare and short: not worth a graph for every size
 
 
 def count_steps(done: int, frames: int) -> int:

@@ -10,7 +10,7 @@ import torch
 from ..codec.stream import CodecState, CodecStream
 from ..codec.weights import CodecWeights
 from ..model.model import Model
-from ..runtime.capture import CapturedGraphs, CaptureStream, graphs_keep_memory
+from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.lru_cache import LruCache
 from .engine import BatchCodec
 from .incremental import CodecSnapshot, RowStream, StepsInFlight, count_steps
@@ -240,10 +240,7 @@ class StreamCodecs:
             before, row = self._kept
             if before is weights and lines <= row.lines <= SPARE_LINES * lines:
                 return row
-        device = weights.codebooks.device
-        graphs = None
-        if device.type == "cuda" and not graphs_keep_memory(device):
-            graphs = CapturedGraphs(device, self._captures)
+        graphs = CapturedGraphs(weights.codebooks.device, self._captures, temporary=True)
         self._kept = None
         row = RowStream(weights, lines, codec.ops, graphs, codec.replace_ops)
         self._kept = weights, row

@@ -41,7 +41,7 @@ class Recordings:
 
     made = 0
 
-    def __init__(self, device: torch.device, captures: CaptureStream | None = None):
+    def __init__(self, device: torch.device, captures: CaptureStream | None = None, temporary: bool = False):
         self.device, self.fallback = device, None
         self._warm_ups = (captures or CaptureStream()).warm_ups
         self.recordings: dict[Hashable, Recording | None] = {}
@@ -71,7 +71,12 @@ class Recordings:
 def note_graphs(monkeypatch: pytest.MonkeyPatch) -> list[Recordings]:
     """Return a list, to which all recordings are added that are made from now on, a decoder's after its entry's."""
     made, begin = list[Recordings](), Recordings.__init__
-    monkeypatch.setattr(Recordings, "__init__", lambda graphs, *given: (made.append(graphs), begin(graphs, *given))[1])
+
+    def note(graphs: Recordings, *given: Any, **named: Any) -> None:
+        made.append(graphs)
+        begin(graphs, *given, **named)
+
+    monkeypatch.setattr(Recordings, "__init__", note)
     return made
 
 

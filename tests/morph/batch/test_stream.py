@@ -208,7 +208,7 @@ def random_tail(model) -> Tail:
 
 def wait_until_free(synthesizer: Synthesizer) -> None:
     """Wait until no worker is busy and another thread can have the model at once."""
-    wait_until(lambda: not synthesizer.engine.threads.working)
+    wait_until(lambda: not synthesizer.engine.threads._idle.working)
     taken = threading.Event()
 
     def take() -> None:

@@ -47,7 +47,8 @@ def measured(device, probe: AlignmentProbe, dtype=torch.float32) -> tuple[torch.
     cache.keys.copy_(noise(device, *cache.keys.shape))
     positions, angles = probe.positions.clamp(max=window - 1), angles_of(16, device, window)
     layer_pass = LayerPass(angles.at(positions), stack.head_norms(), StepView(cache, positions), probe)
-    TORCH_OPS.attend(stack, 0, qkv, layer_pass)  # which writes the newest keys, as the kernels' attention does
+    # It writes the newest keys, as the kernels' attention does.
+    TORCH_OPS.attend(stack, layer_pass, 0, qkv.flatten(2))
     theirs = probe.out.clone()
     probe.out.fill_(7)
     span = CacheSpan(cache, angles, 1, window, positions=probe.positions, probe=probe)

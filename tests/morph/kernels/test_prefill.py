@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.frame.step import prefill, prefill_all, start_lines
 from qwen3_tts_morph.morph.kernels.frame import PromptOps, run_prompt
 from qwen3_tts_morph.morph.kernels.frame import start_lines as fused_start
 from qwen3_tts_morph.morph.kernels.plan import Plan
-from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack, norm
+from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack
 from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache
 from qwen3_tts_morph.morph.options import Sampling
 from qwen3_tts_morph.morph.words.alignment import AlignmentHead
@@ -54,7 +54,8 @@ def test_attention_and_cache_equal_those_of_torch(device, dtype, lines, length, 
         cache = StaticCache.allocate((2, 5, kv_heads, 9, head_dim), qkv)
         cache.keys.fill_(7), cache.values.fill_(7)
         angles = angles_of(head_dim, device).span(3, 3 + length)  # not from position 0
-        made.append((ops.attend(decoder, 1, qkv, LayerPass(angles, gains, FillView(cache, rows))), cache))
+        layer_pass = LayerPass(angles, gains, FillView(cache, rows))
+        made.append((ops.attend(decoder, layer_pass, 1, qkv.flatten(2)), cache))
     (wanted, wanted_cache), (value, cache) = made
     assert close(value, wanted) and close(cache.keys, wanted_cache.keys)
     assert cache.values.equal(wanted_cache.values) and qkv.equal(before)
@@ -67,7 +68,7 @@ def test_prompts_fill_the_cache_and_nothing_else(device):
     )
     layer_pass = LayerPass(angles_of(16, device).span(0, 2), noise(device, 1, 2, 16), SpanView(cache, 0, 2))
     with pytest.raises(TypeError, match="SpanView"):
-        PromptOps().attend(decoder, 0, noise(device, 1, 2, 3, 16), layer_pass)
+        PromptOps().attend(decoder, layer_pass, 0, noise(device, 1, 2, 3 * 16))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
@@ -84,7 +85,7 @@ def test_sums_and_their_norms_equal_those_of_torch(device, dtype, shape):
         assert close(one, other)
     sums, normed = PromptOps().add_norm(states, added, gain, 1e-6, scale)
     scaled = torch.addcmul(states, added, scale)
-    assert close(sums, scaled) and close(normed, norm(scaled, gain, 1e-6))
+    assert close(sums, scaled) and close(normed, torch.nn.functional.rms_norm(scaled, shape[-1:], gain, 1e-6))
     assert states.equal(before)
 
 
@@ -130,7 +131,7 @@ def test_a_single_lines_attention_equals_that_of_torch(device, dtype):
             torch.zeros(1, dtype=torch.int64, device=device),
         )
         layer_pass = LayerPass(angles_of(16, device, 32).span(0, 32), decoder.head_norms(), FillView(cache, row))
-        made.append((ops.attend(decoder, 0, qkv, layer_pass), cache))
+        made.append((ops.attend(decoder, layer_pass, 0, qkv.flatten(2)), cache))
     (wanted, wanted_cache), (value, cache) = made
     assert close(value, wanted) and close(cache.keys, wanted_cache.keys)
     assert cache.values.equal(wanted_cache.values)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from qwen3_tts_morph.morph.decode.predictor import KeyValueCache
-from qwen3_tts_morph.morph.model.network import RopeTable
+from qwen3_tts_morph.morph.model.network import rope_table
 
 from lab.upstream.over import upstream_of
 from lab.upstream.package import import_qwen_tts
@@ -24,12 +24,12 @@ def test_states_of_a_prompt_and_of_steps_are_upstreams(load, shape, precision, a
     model = load(shape, "base", precision, attention)
     ours, theirs = model.network.get_submodule(part), upstream_of(model).get_submodule(part)
     states = torch.randn(1, 9, ours.config.hidden_size, generator=torch.Generator().manual_seed(1)).to(model.dtype)
-    table = RopeTable.build(ours.config, 9, model.device, model.dtype)
+    cos, sin = rope_table(ours.config, 9, model.device, model.dtype)
     cache, past = KeyValueCache(), None
     for start, end in ((0, 6), (6, 7), (7, 8), (8, 9)):
         out = theirs(inputs_embeds=states[:, start:end], past_key_values=past, use_cache=True)
         past = out["past_key_values"] if "past_key_values" in out else out["cache"]
-        turn = table.cos[start:end], table.sin[start:end]
+        turn = cos[start:end], sin[start:end]
         assert torch.equal(ours(states[:, start:end], turn, cache), out.last_hidden_state)
 
 

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.model.network import RopeTable, inverse_frequencies, require_default_rope
+from qwen3_tts_morph.morph.model.network import inverse_frequencies, require_default_rope, rope_table
 
 from lab.upstream.over import upstream_of
 
@@ -15,9 +15,9 @@ def test_the_talkers_table_equals_upstreams_far_into_a_line(load, precision):
     states = torch.zeros(1, 1, 1, dtype=model.dtype)
     positions = torch.arange(9000).expand(3, 1, -1)
     cos, sin = upstream_of(model).talker.model.rotary_emb(states, positions)
-    table = RopeTable.build(model.talker.config, 9000, CPU, model.dtype)
-    assert all(torch.equal(table.cos, row[0]) for row in cos)
-    assert all(torch.equal(table.sin, row[0]) for row in sin)
+    ours = rope_table(model.talker.config, 9000, CPU, model.dtype)
+    assert all(torch.equal(ours[0], row[0]) for row in cos)
+    assert all(torch.equal(ours[1], row[0]) for row in sin)
 
 
 def test_frequencies_come_from_either_transformers_config():
@@ -32,7 +32,7 @@ def test_frequencies_come_from_either_transformers_config():
 def test_scaled_rope_is_refused(scaling):
     config = SimpleNamespace(head_dim=16, rope_theta=10000.0, rope_scaling=scaling)
     with pytest.raises(ValueError, match=next(iter(scaling.values()))):
-        RopeTable.build(config, 4, CPU, torch.float32)
+        rope_table(config, 4, CPU, torch.float32)
 
 
 @pytest.mark.parametrize("scaling", [None, {}, {"rope_type": "default", "mrope_section": [4, 2, 2]}])
@@ -46,12 +46,4 @@ def test_a_scaled_predictor_config_is_refused_in_both_transformers(load):
         rope_theta=10000.0, rope_scaling={"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
     )
     with pytest.raises(ValueError, match="linear"):
-        RopeTable.build(config, 4, CPU, torch.float32)
-
-
-def test_a_table_serves_only_its_own_length_device_and_dtype():
-    table = RopeTable.build(SimpleNamespace(head_dim=16, rope_theta=1e6), 8, CPU, torch.float32)
-    assert table.fits(8, CPU, torch.float32)
-    assert not table.fits(9, CPU, torch.float32)
-    assert not table.fits(8, CPU, torch.bfloat16)
-    assert not table.fits(8, torch.device("meta"), torch.float32)
+        rope_table(config, 4, CPU, torch.float32)

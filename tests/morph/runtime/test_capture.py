@@ -142,6 +142,14 @@ def test_graphs_keep_memory_under_cuda_malloc_async(monkeypatch, backend, keep):
     assert not graphs_keep_memory(torch.device("cpu"))
 
 
+def test_temporary_memory_is_not_kept_by_graphs(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    replays, calls = CapturedGraphs(torch.device("cuda"), temporary=True), []
+    for _ in range(4):
+        replays.run("a", lambda: calls.append(1))
+    assert len(calls) == 4 and not replays.lacks("a")
+
+
 def test_without_cuda_every_call_is_direct():
     replays, calls = CapturedGraphs(torch.device("cpu")), []
     for _ in range(4):

@@ -4,7 +4,9 @@ import gc
 import weakref
 
 import pytest
-from qwen3_tts_morph.morph.runtime.collector import CollectorPauses, FreezeCount, frozen_objects
+from qwen3_tts_morph.morph.runtime import collector
+from qwen3_tts_morph.morph.runtime.collector import CollectorPauses, frozen_objects
+from qwen3_tts_morph.morph.runtime.threads import SharedSetting
 
 
 class Knot:
@@ -47,8 +49,7 @@ def test_pauses_are_counted_from_the_beginning_to_the_end():
 
 
 def test_blocks_of_several_threads_are_spared_until_the_last_ends():
-    sparing = FreezeCount()
-    first, second = sparing.in_block(), sparing.in_block()
+    first, second = frozen_objects(), frozen_objects()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -60,7 +61,7 @@ def test_blocks_of_several_threads_are_spared_until_the_last_ends():
 def test_what_somebody_else_spares_stays_so():
     gc.freeze()
     try:
-        with FreezeCount().in_block():
+        with frozen_objects():
             pass
         assert gc.get_freeze_count()
     finally:
@@ -69,12 +70,12 @@ def test_what_somebody_else_spares_stays_so():
 
 def test_nothing_is_counted_where_objects_are_spared_for_good(monkeypatch):
     """It would take as long as a look at them."""
-    sparing = FreezeCount()
-    sparing.for_good()
+    monkeypatch.setattr(collector, "_FROZEN", SharedSetting(collector._freeze))
+    collector.freeze_for_good()
     try:
         with monkeypatch.context() as patch:
             patch.setattr(gc, "get_freeze_count", lambda: pytest.fail("counted"))
-            with sparing.in_block():
+            with collector._FROZEN.block():
                 pass
         assert gc.get_freeze_count()
     finally:

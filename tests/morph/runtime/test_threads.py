@@ -34,7 +34,7 @@ def test_a_job_never_waits_for_another(name):
     gate.set()
     for job in held:
         job.join()
-    wait_until(lambda: threads(name) == MOST_IDLE == pool.idle and not pool.working)
+    wait_until(lambda: threads(name) == MOST_IDLE == len(pool._idle._queues) and not pool._idle.working)
 
 
 def test_a_thread_keeps_nothing_of_its_last_job(name):

@@ -8,6 +8,7 @@ from qwen3_tts_morph.morph.codec.forward import Slabs, TorchOps
 from qwen3_tts_morph.morph.codec.packing import row_sizes
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.options import LoadOptions
+from qwen3_tts_morph.morph.runtime import capture
 from qwen3_tts_morph.morph.runtime.capture import CaptureStream, Fallback
 from qwen3_tts_morph.morph.waveform import engine as waveforms
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, take_all
@@ -113,13 +114,6 @@ def test_on_chunk_is_called_before_each_row_and_may_cancel(model):
     engine.free()
     assert np.abs(take_all(engine.begin_waveforms(lines[:1], on_chunk=lambda: calls.append(1)))[0]).max() > 0.01
     assert len(calls) == 1
-
-
-def test_rows_are_not_captured_where_a_graph_would_own_their_memory(model, monkeypatch):
-    wanted = take_all(BatchCodec(model).begin_waveforms([random_codes(model, 20)]))[0]
-    monkeypatch.setattr(waveforms, "graphs_keep_memory", lambda device: True)
-    monkeypatch.setattr(waveforms, "CapturedGraphs", pytest.fail)
-    assert np.array_equal(take_all(BatchCodec(model).begin_waveforms([random_codes(model, 20)]))[0], wanted)
 
 
 class AheadOps(TorchOps):
@@ -233,7 +227,7 @@ def test_replayed_rows_equal_direct_ones_on_cuda(checkpoint, precision, monkeypa
     lines = [random_codes(model, frames, seed) for seed, frames in enumerate((300, 7, 330, 40))]
     others = [random_codes(model, frames, seed) for seed, frames in enumerate((30, 300, 41, 330), 10)]
     with monkeypatch.context() as patch:
-        patch.setattr(waveforms, "graphs_keep_memory", lambda _: True)
+        patch.setattr(capture, "graphs_keep_memory", lambda _: True)
         plain = take_all(BatchCodec(model).begin_waveforms(lines))
     engine = BatchCodec(model)
     for batch in (lines, others, others):  # direct, captured, replayed
