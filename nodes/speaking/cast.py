@@ -80,9 +80,8 @@ def voice_inputs() -> list[io.Input]:
     """
     growing: Any = getattr(io, "Autogrow", None)
     if growing is None:
-        return [
-            VoiceSocket.Input(f"{VOICES}.{SLOT}{number}", optional=number > 1) for number in range(1, MOST_FIXED + 1)
-        ]
+        numbers = range(1, MOST_FIXED + 1)
+        return [VoiceSocket.Input(f"{VOICES}.{SLOT}{number}", optional=number > 1) for number in numbers]
     voice = VoiceSocket.Input("voice", tooltip="The voice of the character in the same place among the names.")
     names = [f"{SLOT}{number}" for number in range(1, MOST_GROWN + 1)]
     template = growing.TemplateNames(input=voice, names=names, min=1)

@@ -304,17 +304,12 @@ class SweepNode(io.ComfyNode):
                 page.play(spoken.waveform)
 
             result = sweep(ready, line, groups, options, progress, play)
-            pairs = list(zip(result.spoken, result.rows, strict=True))
-            facts = [
-                facts_of_line(line, one, replace(options, seq_groups=row.seq_groups), ready.model.name)
-                for one, row in pairs
-            ]
+        facts, clips, shown = [], [], []  # the node shows no table
+        for one, row in zip(result.spoken, result.rows, strict=True):
+            name, used = f"SEQ_GROUPS {row.seq_groups}", replace(options, seq_groups=row.seq_groups)
+            facts.append(facts_of_line(line, one, used, ready.model.name))
+            clips.append(to_clip(one, name))
+            shown.append(f"{name}: {row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}, distance {row.distance:.3f}")
         image = torch.from_numpy(plot_sweep(result)).float()[None] / 255
-        clips = [to_clip(one, f"SEQ_GROUPS {row.seq_groups}") for one, row in pairs]
-        # The node shows no table.
-        shown = "\n".join(
-            f"SEQ_GROUPS {row.seq_groups}: {row.ms_per_frame:.1f} ms per frame, RTF {row.rtf:.3f}, "
-            f"distance {row.distance:.3f}"
-            for row in result.rows
-        )
-        return io.NodeOutput(image, to_audios(result.spoken, facts), table(result), ui=show(shown, clips, compare=True))
+        text = "\n".join(shown)
+        return io.NodeOutput(image, to_audios(result.spoken, facts), table(result), ui=show(text, clips, compare=True))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ...morph.audio.formats import FILES, PLAIN_STREAMS
-from ...morph.options import LAYOUTS
+from ...morph.options import LAYOUTS, GenerateOptions
 from ...morph.text.scripts.cues import FORMATS, UNITS
 from ..terminal import arguments
 from ..terminal.arguments import ending_in
@@ -25,7 +25,6 @@ from ..terminal.sound import find_device, playing, write_atomic, write_sound
 
 if TYPE_CHECKING:
     from ...morph.kept.render import WordCheck
-    from ...morph.options import GenerateOptions
     from ...morph.speech.lines import Line, Spoken
     from ...morph.synthesizer import Synthesizer
     from ...morph.words.captions import LineWords

@@ -170,13 +170,11 @@ def take_in(options: argparse.Namespace, console: Console) -> None:
 
 
 def add_shift(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
     needed: dict[str, Any] = {"required": True, "type": arguments.filled, "metavar": "VOICE"}
     parser.add_argument("--of", **needed)
     parser.add_argument("--toward", nargs="+", **needed)
     parser.add_argument("--away", nargs="+", **needed)
     parser.add_argument("--strength", type=arguments.number(*SHIFT_STRENGTHS), default=1.0)
-    arguments.add_switch(parser, "--overwrite")
     parser.set_defaults(out=None)
 
 
@@ -235,7 +233,7 @@ ACTIONS = {
     "show": Action(show, [NAME, JSON]),
     "save": Action(save_one, [NAME, OVERWRITE], _add_save, True),
     "design": Action(save_one, [NAME, WORDS, OVERWRITE], _add_design, True),
-    "shift": Action(shift, [], add_shift, True),
+    "shift": Action(shift, [NAME, OVERWRITE], add_shift, True),
     "delete": Action(delete, [("names", {"nargs": "+", "metavar": "NAME"}), YES]),
     "rename": Action(rename, [NAME, ("new", {"metavar": "NEW"})]),
     "describe": Action(describe, [NAME, ("text", {"metavar": "TEXT"})]),

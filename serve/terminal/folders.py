@@ -40,14 +40,9 @@ class Folders:
         if named is not None:
             if not os.path.isdir(named / "models"):
                 raise ValueError(f"{named} has no folder models: give ComfyUI's folder with --comfyui or {VARIABLE}")
-            return cls.of_comfyui(named)
-        if PACK.parent.name == "custom_nodes" and os.path.isdir(PACK.parents[1] / "models"):
-            return cls.of_comfyui(PACK.parents[1])
-        return cls(Path.home() / OWN)
-
-    @classmethod
-    def of_comfyui(cls, folder: Path) -> Folders:
-        return cls(folder / "models", read_extra(folder / EXTRA))
+        elif PACK.parent.name == "custom_nodes" and os.path.isdir(PACK.parents[1] / "models"):
+            named = PACK.parents[1]
+        return cls(Path.home() / OWN) if named is None else cls(named / "models", read_extra(named / EXTRA))
 
     @property
     def checkpoints(self) -> list[Path]:
@@ -115,7 +110,10 @@ def exclusive(folder: Path, when_taken: Callable[[Path], None] = refuse) -> Iter
 
     ``when_taken`` is called in a loop while another run has it: it sleeps, or raises.
     """
-    descriptor = _open(folder)
+    if sys.platform == "win32":
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    else:
+        descriptor = os.open(folder, os.O_RDONLY)
     try:
         while not _is_locked(descriptor, folder):
             when_taken(folder)
@@ -143,9 +141,3 @@ def _is_locked(descriptor: int, folder: Path) -> bool:
     except OSError as error:  # some network drives have no locks
         log.info("%s cannot be locked: %s", folder, error)
     return True
-
-
-def _open(folder: Path) -> int:
-    if sys.platform == "win32":
-        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
-    return os.open(folder, os.O_RDONLY)
