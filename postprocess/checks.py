@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Waveform: TypeAlias = NDArray[np.floating[Any]]
+Span: TypeAlias = tuple[int, int]  # of samples, the end excluded
 
 MAX_CHANNELS = 8  # 7.1 surround; more rows than this are samples, not channels
 # int and float first: checking an abstract class takes ten times as long.

@@ -1,16 +1,20 @@
 """Find the ends of speech and cut the silence around it, offline or streamed."""
 # Levels are of windows of 10 ms: a codec's first samples may click.
 
+import sys
+
 import numpy as np
 
-from .checks import Waveform, check_sample_rate, check_waveform, from_db, peak_of
-from .join import Span
+from .checks import Span, Waveform, check_sample_rate, check_waveform, from_db, peak_of
 
 WINDOW_S = 0.01
 SOUND_DB = -45.0  # dBFS: the demo voice's silence has -60, its first window -50
 LOUDNESS_RANGE_DB = 30.0  # audible speech is within this range of its loudest window
 MARGIN_S = 0.04  # kept before the first and after the last window with sound
 SHORTEST_PAUSE_S = 0.08
+# ``is_silent``: speech has 50 ms louder than this.
+SILENCE_DB, SILENT_WINDOW_S = -50.0, 0.05
+SCANNED = 10  # windows per step
 # ``trim_silence``: the threshold is relative to the peak, so that quiet and loud takes are cut alike.
 THRESHOLD_DB, THRESHOLD_MARGIN_S = -50.0, 0.02
 
@@ -77,13 +81,29 @@ def trim_ends(waveform: Waveform, sample_rate: int) -> tuple[Waveform, int]:
     return np.concatenate((first, trim.end())), trim.start
 
 
+def window_powers(waveform: Waveform, window: int, most: int = sys.maxsize) -> Waveform:
+    """Return the power of each complete window of a mono waveform, at most ``most`` of them, float64."""
+    count = min(most, len(waveform) // window)
+    windows = waveform[: count * window].reshape(-1, window)
+    powers: Waveform = np.square(windows, dtype=np.float64).mean(axis=1)
+    return powers
+
+
+def is_silent(waveform: Waveform, sample_rate: int) -> bool:
+    """Return whether no 50 ms of a mono waveform are louder than SILENCE_DB."""
+    window = max(1, min(len(waveform), round(SILENT_WINDOW_S * sample_rate)))
+    steps = range(0, len(waveform) // window, SCANNED)  # most waveforms begin with speech
+    return all(
+        window_powers(waveform[begin * window :], window, SCANNED).max() < from_db(SILENCE_DB) ** 2 for begin in steps
+    )
+
+
 def speech_span(waveform: Waveform, sample_rate: int) -> Span:
     """Return where the speech of a mono waveform begins and ends (excluded), in samples, with the margin."""
     # From windows at most LOUDNESS_RANGE_DB below the loudest one; of an empty or all-zero waveform, everything.
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))
-    padded = np.pad(waveform.astype(np.float64), (0, -len(waveform) % window))
-    power = np.square(padded).reshape(-1, window).mean(axis=1)
+    power = window_powers(np.pad(waveform, (0, -len(waveform) % window)), window)
     if not power.any():
         return 0, len(waveform)
     audible = np.flatnonzero(power >= power.max() * from_db(-LOUDNESS_RANGE_DB) ** 2)
@@ -97,15 +117,27 @@ def quiet_spans(waveform: Waveform, sample_rate: int) -> list[Span]:
     # Windows over LOUDNESS_RANGE_DB below the loudest one; an all-zero waveform has none.
     check_sample_rate(sample_rate)
     window = max(1, round(WINDOW_S * sample_rate))
-    count = len(waveform) // window
-    power = np.square(waveform[: count * window].reshape(-1, window), dtype=np.float64).mean(axis=1)
+    power = window_powers(waveform, window)
     loud = np.flatnonzero(power >= power.max(initial=0) * from_db(-LOUDNESS_RANGE_DB) ** 2)
-    edges = np.concatenate(([-1], loud, [count]))
+    edges = np.concatenate(([-1], loud, [len(power)]))
     quiet = np.flatnonzero(np.diff(edges) - 1 >= SHORTEST_PAUSE_S / WINDOW_S)  # the windows between two edges
     return [
-        ((before + 1) * window, after * window if after < count else len(waveform))
+        ((before + 1) * window, after * window if after < len(power) else len(waveform))
         for before, after in zip(edges[quiet].tolist(), edges[quiet + 1].tolist(), strict=True)
     ]
+
+
+def quiet_times(waveform: Waveform, sample_rate: int) -> list[tuple[float, float]]:
+    """Return where no words are audible, in seconds, in order.
+
+    Weak sounds at the edges of speech are as quiet: MARGIN_S beside it counts as speech.
+    """
+    quiet = []
+    for start, end in quiet_spans(waveform, sample_rate):
+        first = start / sample_rate + (MARGIN_S if start else 0.0)
+        last = end / sample_rate - (MARGIN_S if end < len(waveform) else 0.0)
+        quiet.append((first, max(first, last)))
+    return quiet
 
 
 def trim_silence(waveform: Waveform, sample_rate: int) -> Waveform:

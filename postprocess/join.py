@@ -7,13 +7,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from .checks import Waveform, check_range, check_sample_rate, check_waveform
+from .checks import Span, Waveform, check_range, check_sample_rate, check_waveform
+from .ends import EndTrim
 
 MAX_GAP_S = 3600.0
 MAX_CROSSFADE_MS = 5000.0
 MAX_SILENCE = 2**30  # samples over all channels: 4 GiB of float32, 12 hours of mono at 24 kHz
 
-Span = tuple[int, int]
+CROSSFADE_MS = 60.0  # between the pieces of a split text
+NO_SAMPLES = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -174,3 +176,52 @@ class StreamJoin:
         before *= 1.0 - ramp(length)  # in place, as join: computed in float64, rounded to float32
         after *= ramp(length)
         return np.concatenate((tail[: len(tail) - length], before + after, self._pending[length:]))
+
+
+class LineJoin(StreamJoin):
+    """Joins the pieces of a line with pauses or crossfades, and cuts the silence at its ends.
+
+    ``lead`` samples and ``after_s`` seconds of silence at the ends are not cut. ``places`` is where the pieces begin
+    between them before silence is cut; ``taken`` counts the samples of ``take``.
+    """
+
+    def __init__(self, sample_rate: int, trims_ends: bool):
+        super().__init__(round(CROSSFADE_MS / 1000 * sample_rate))
+        self._rate, self._trim = sample_rate, EndTrim(sample_rate) if trims_ends else None
+        self._joined = self.lead = self.taken = 0
+        self.after_s = 0.0
+        self.places: list[int] = []
+
+    @property
+    def offset(self) -> int:
+        """The shift from a place to the line's waveform."""
+        return self.lead - (0 if self._trim is None else self._trim.start)
+
+    def begin_piece(self, pause_s: float, length: float = math.inf) -> Waveform:
+        """Begin a piece after a pause, or with a crossfade, which takes at most half of its ``length``."""
+        pause, tail = round(pause_s * self._rate), len(self._tail)
+        if not self.places:
+            self.lead, pause = pause, 0
+        self.places.append(self._joined + tail + (pause or -int(min(tail, length // 2))))
+        return self.gap(pause) if pause else NO_SAMPLES
+
+    def take(self, parts: Sequence[Waveform], is_last: bool = False) -> Waveform:
+        """Return the samples of the line that are final, after those of the joined pieces in ``parts``."""
+        samples = concatenate(parts)
+        self._joined += len(samples)
+        parts = [samples]
+        if self._trim is not None:
+            parts = [self._trim.add(samples), *([self._trim.end()] if is_last else [])]
+        if self.lead and not self.taken:
+            parts.insert(0, np.zeros(self.lead, dtype=np.float32))
+        if is_last and self.after_s:
+            parts.append(np.zeros(round(self.after_s * self._rate), dtype=np.float32))
+        samples = concatenate(parts) if len(parts) > 1 else parts[0]
+        self.taken += len(samples)
+        return samples
+
+
+def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the waves joined, float32 ``[T]``; T may be 0. A single one is not copied."""
+    parts = list(filter(len, waves))
+    return parts[0] if len(parts) == 1 else np.concatenate([NO_SAMPLES, *parts])

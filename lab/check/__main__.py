@@ -27,9 +27,9 @@ from qwen3_tts_morph.morph.options import FRAME_RATE, PREDICTED_GROUPS, Generate
 from qwen3_tts_morph.morph.runtime.errors import first_line
 from qwen3_tts_morph.morph.setting import Setting
 from qwen3_tts_morph.morph.speech.lines import Line, check_line
-from qwen3_tts_morph.morph.speech.takes import is_silent
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.tested import installed
+from qwen3_tts_morph.postprocess.ends import is_silent
 from qwen3_tts_morph.serve.cli import finish
 from qwen3_tts_morph.serve.terminal import arguments
 from qwen3_tts_morph.serve.terminal.arguments import Parser

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from qwen3_tts_morph.morph.speech.takes import quiet_times
 from qwen3_tts_morph.morph.words.alignment import Trace, token_path
 from qwen3_tts_morph.morph.words.timing import PiecePath, WordTime, line_words
+from qwen3_tts_morph.postprocess.ends import quiet_times
 
 from ..benchmarks.results import PartRow
 from .record import TracedLine

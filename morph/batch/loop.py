@@ -369,7 +369,7 @@ class Loop:
                 why = list(one.failed_on.values())[-1]
                 notes = (*notes, f"A line could not be made on {where} ({why}): {self.name} made it.")
             report = replace(spoken.report, device=self.name, notes=notes)
-            outcome = replace(outcome, spoken=replace(spoken, report=report), report=report)
+            outcome = replace(outcome, spoken=replace(spoken, report=report))
         one.speech.finish(outcome)
 
     def _remove(self, one: Utterance) -> None:

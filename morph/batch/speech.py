@@ -17,7 +17,7 @@ import torch
 
 from ..options import GenerateOptions
 from ..runtime.threads import Waker, WakeUpEvent
-from ..speech.lines import Line, LineReport, PieceSpan, Spoken
+from ..speech.lines import Line, LineReport, Spoken
 from ..words.alignment import Trace
 from ..words.timing import WordTime
 
@@ -91,11 +91,10 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Outcome:
-    report: LineReport | None = None  # None if it failed before there was anything to say
-    spoken: Spoken | None = None  # if it was wanted (``Delivery.keep``)
+    # None if it failed before there was anything to say; without samples if it was streamed and not kept
+    spoken: Spoken | None = None
     error: BaseException | None = None
     text_tokens: int = 0
-    spans: tuple[PieceSpan, ...] = ()  # of an offline line, wanted or not
 
 
 @dataclass
@@ -198,11 +197,9 @@ class Speech:
             pass
         with self._changed:
             self._changed.wait_for(lambda: self.outcome is not None)
-        self.check()
-        assert self.outcome is not None
-        if self.outcome.spoken is None:
+        if self._spoken is None or not self.delivery.keep:
             raise RuntimeError("the line was not kept: speak it with Delivery(keep=True)")
-        return self.outcome.spoken
+        return self._spoken
 
     def check(self) -> None:
         if self.outcome is not None and self.outcome.error is not None:
@@ -211,10 +208,14 @@ class Speech:
     @property
     def report(self) -> LineReport:
         """How the line went, as far as it went. Raises its error, or RuntimeError if it has not ended."""
-        self.check()
-        if self.outcome is None or self.outcome.report is None:
+        if self._spoken is None:
             raise RuntimeError("the line has not ended: read its chunks first")
-        return self.outcome.report
+        return self._spoken.report
+
+    @property
+    def _spoken(self) -> Spoken | None:
+        self.check()
+        return self.outcome and self.outcome.spoken
 
     # The backend's side
 

@@ -14,16 +14,18 @@ from itertools import count
 
 import numpy as np
 
+from ...postprocess.join import NO_SAMPLES
 from ..decode.buffers import RowBuffers
 from ..decode.loop import Suspended
 from ..decode.rows import BROKEN, EOS, Decoded, Group, LineRequest
 from ..model.finite import NotFinite, not_finite, of_voice
 from ..options import END_AT_ONCE, FRAME_RATE
 from ..speech.lines import CAP, LineReport, Spoken
-from ..speech.pieces import NO_SAMPLES, LinePieces, Piece, assemble, expected_of, report_of, warn_of
+from ..speech.pieces import LinePieces, Piece, assemble, expected_of, report_of, warn_of
 from ..speech.takes import Take, follow_words
-from ..speech.text_feed import TextFeed, TextReader, TokenFeed
+from ..speech.text_feed import TextFeed, TokenFeed
 from ..text.duration import likely_frames
+from ..text.reader import TextReader
 from ..voice.prompt import PromptBuilder
 from .codec.line_chunks import CUT, NO_CODES, LineChunks, Output
 from .codec.pacing import ChunkSizes, Speed
@@ -90,7 +92,7 @@ class Utterance:
         self.failed_on: dict[int, str] = {}  # devices, and why
         self.group = Group.of(speech.options)
         signal.attach(self)
-        self.text = TextReader(speech.line.text, signal, speech.line.layout)
+        self.text = TextReader(speech.line.text, signal.set, speech.line.layout)
         self.status = Status.IDLE if self.text.is_late else Status.QUEUED
         speech.progress.expected = likely_frames(self.text.text)
         self.take = 0  # in progress, from 1; 0 until the text is cut into pieces, as far as it has come
@@ -482,22 +484,21 @@ class Utterance:
             return Outcome(error=self._error)
         if not self.take:
             report = LineReport(speech.line.name, self.text.text, 0, 0.0, "cancelled", 0)
-            return Outcome(report, Spoken(NO_SAMPLES, self._rate, report), self._error)
-        parts, keep, spoken = self.parts, speech.delivery.keep, None
+            return Outcome(Spoken(NO_SAMPLES, self._rate, report), self._error)
+        parts, keep = self.parts, speech.delivery.keep
         is_complete = self.chunks is None and not self._stopped
         if keep or is_complete:
             if self._stopped:
                 self._leave_out(self._stopped)
             spoken = assemble(parts, self.shared.describe(), self._stopped)
-            report = spoken.report
         else:
             takes = [piece.take for piece in parts.pieces if piece.take is not None]
             frames, samples = (0, 0) if self.chunks is None else (self.chunks.frames, self.chunks.joined.taken)
             report = report_of(parts, takes, frames, samples / self._rate, self._stopped)
+            spoken = Spoken(NO_SAMPLES, self._rate, report)
         if keep:
-            warn_of(report)
-        if spoken is not None and is_complete and (speech.is_streamed or not keep):
+            warn_of(spoken.report)
+        if is_complete and (speech.is_streamed or not keep):
             # Streaming was asked for too late, or the audio is wanted only at the end.
             speech.put(Chunk(NO_CODES, spoken.waveform, 0, True))
-        spans = () if spoken is None else spoken.spans
-        return Outcome(report, spoken if keep else None, self._error, parts.text_tokens, spans)
+        return Outcome(spoken, self._error, parts.text_tokens)

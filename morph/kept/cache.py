@@ -18,10 +18,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save
 
+from ...postprocess.join import NO_SAMPLES
 from ..checkpoint.files import unpack_parts
 from ..runtime.atomic_file import TooLarge, file_state, read_limited, write_atomic
 from ..speech.lines import ENDS, Line, LineReport, PieceSpan, Spoken
-from ..speech.pieces import NO_SAMPLES, text_as_spoken
+from ..speech.pieces import text_as_spoken
 from ..text.normalize import NormalizedText
 from ..text.pronunciation import shown_text
 from ..words.alignment import Trace

@@ -12,8 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
+from ...postprocess.checks import Span
 from ...postprocess.ends import quiet_spans, speech_span
-from ...postprocess.join import Spacing, Span, join, silences
+from ...postprocess.join import Spacing, join, silences
 from ...postprocess.stretch import Stretch, check_installed, stretch
 from ..batch.speech import Checks
 from ..kept.render import Listener

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...postprocess.join import Span
+from ...postprocess.checks import Span
 from ...postprocess.stretch import check_installed, stretched_length
 from ..batch.speech import Checks
 from ..options import FitLimits, GenerateOptions

@@ -11,8 +11,7 @@ from itertools import accumulate, count
 import numpy as np
 
 from ...postprocess.checks import Waveform
-from ...postprocess.ends import EndTrim
-from ...postprocess.join import StreamJoin
+from ...postprocess.join import LineJoin, concatenate
 from ..decode.buffers import LineFrames
 from ..decode.rows import Decoded, Guard, LineRequest
 from ..model.model import Model
@@ -27,8 +26,6 @@ from .lines import CAP, ECHO, ENDS, WORDS, WRONG, Line, LineReport, PieceSpan, S
 from .takes import RetryPolicy, Take, begins_elsewhere, judge_end, wrong_words
 
 log = logging.getLogger(__name__)
-
-NO_SAMPLES = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(eq=False)
@@ -61,12 +58,6 @@ class Piece:
         wave = concatenate(self.waves)
         self.frames, self.ended, self.waves, self.decoded = LineFrames(), None, [], 0
         return decoded, wave
-
-
-def concatenate(waves: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the waves joined, float32 ``[T]``; T may be 0. A single one is not copied."""
-    parts = list(filter(len, waves))
-    return parts[0] if len(parts) == 1 else np.concatenate([NO_SAMPLES, *parts])
 
 
 class LinePieces:
@@ -230,7 +221,6 @@ WHAT_HAPPENED = {
     "silent": "is silent",
     "error": "could not be made",
 }
-CROSSFADE_MS = 60.0  # between the pieces of a split text
 WORDS_DIFFER = "recognised words differ from the text"
 
 
@@ -310,46 +300,3 @@ def join_pieces(
         start, end = (min(max(one, first), last) for one in (begin, begin + len(take.waveform)))
         spans.append(PieceSpan(piece.text, start, end, take.decoded.trace, start - begin))
     return waveform, tuple(spans)
-
-
-class LineJoin(StreamJoin):
-    """Joins the pieces of a line with pauses or crossfades, and cuts the silence at its ends.
-
-    ``lead`` samples and ``after_s`` seconds of silence at the ends are not cut. ``places`` is where the pieces begin
-    between them before silence is cut; ``taken`` counts the samples of ``take``.
-    """
-
-    def __init__(self, sample_rate: int, trims_ends: bool):
-        super().__init__(round(CROSSFADE_MS / 1000 * sample_rate))
-        self._rate, self._trim = sample_rate, EndTrim(sample_rate) if trims_ends else None
-        self._joined = self.lead = self.taken = 0
-        self.after_s = 0.0
-        self.places: list[int] = []
-
-    @property
-    def offset(self) -> int:
-        """The shift from a place to the line's waveform."""
-        return self.lead - (0 if self._trim is None else self._trim.start)
-
-    def begin_piece(self, pause_s: float, length: float = math.inf) -> Waveform:
-        """Begin a piece after a pause, or with a crossfade, which takes at most half of its ``length``."""
-        pause, tail = round(pause_s * self._rate), len(self._tail)
-        if not self.places:
-            self.lead, pause = pause, 0
-        self.places.append(self._joined + tail + (pause or -int(min(tail, length // 2))))
-        return self.gap(pause) if pause else NO_SAMPLES
-
-    def take(self, parts: Sequence[Waveform], is_last: bool = False) -> Waveform:
-        """Return the samples of the line that are final, after those of the joined pieces in ``parts``."""
-        samples = concatenate(parts)
-        self._joined += len(samples)
-        parts = [samples]
-        if self._trim is not None:
-            parts = [self._trim.add(samples), *([self._trim.end()] if is_last else [])]
-        if self.lead and not self.taken:
-            parts.insert(0, np.zeros(self.lead, dtype=np.float32))
-        if is_last and self.after_s:
-            parts.append(np.zeros(round(self.after_s * self._rate), dtype=np.float32))
-        samples = concatenate(parts) if len(parts) > 1 else parts[0]
-        self.taken += len(samples)
-        return samples

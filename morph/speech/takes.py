@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...postprocess.ends import MARGIN_S, quiet_spans
+from ...postprocess.ends import is_silent, quiet_times, window_powers
 from ..decode.rows import Decoded
 from ..model.model import Model
 from ..text.duration import shortest_frames
@@ -20,9 +20,6 @@ from ..words.guard import WordFault, WordGuard, find_by_letters, follow_text, sp
 from ..words.timing import PiecePath, WordTime, line_words, retime_words
 from .lines import CAP, ENDS, WRONG, Spoken
 
-SILENCE_DBFS = -50.0  # speech has 50 ms louder than this; the demo voice's silence has -60 dBFS
-WINDOW_S = 0.05
-SCANNED = 10  # windows per step
 UNSEEN = 0.1  # a frame with less weight on the text belongs to other words
 # Of audio before the text, 0.24 s. Good lines had none, and at most one frame of silence.
 LEAST_FRAMES = 3
@@ -68,22 +65,6 @@ def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: in
     return decoded.ended
 
 
-def is_silent(waveform: np.ndarray, sample_rate: int) -> bool:
-    """Return whether no 50 ms of a waveform (float ``[T]``) are louder than SILENCE_DBFS."""
-    window = max(1, min(len(waveform), round(WINDOW_S * sample_rate)))
-    steps = range(0, len(waveform) // window, SCANNED)  # most waveforms begin with speech
-    powers = (_power(waveform[begin * window :], window, SCANNED) for begin in steps)
-    return all(power.max() < 10 ** (SILENCE_DBFS / 10) for power in powers)
-
-
-def _power(waveform: np.ndarray, window: int, most: int) -> np.ndarray:
-    """Return the power of each complete window, at most ``most`` of them, float64."""
-    count = min(most, len(waveform) // window)
-    windows = waveform[: count * window].reshape(-1, window)
-    power: np.ndarray = np.square(windows, dtype=np.float64).mean(axis=1)
-    return power
-
-
 def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
     """Return whether a take (samples float ``[T]``) says something before its text; False without alignment head."""
     if decoded.trace is None:
@@ -92,7 +73,7 @@ def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
     seen = np.flatnonzero(weights >= UNSEEN)
     if not len(seen) or seen[0] < LEAST_FRAMES or np.median(weights[seen[0] :]) < FOLLOWED:
         return False
-    power = _power(waveform, len(waveform) // len(weights), len(weights))
+    power = window_powers(waveform, len(waveform) // len(weights), len(weights))
     loud = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
     return int(loud[: seen[0]].sum()) >= LEAST_FRAMES
 
@@ -115,14 +96,6 @@ class RetryPolicy:
         """Return whether another seed may help a take of ``frames`` that ended so."""
         at_own_limit = self.most_frames is not None and frames >= self.most_frames
         return ended in WRONG and not (ended == CAP and at_own_limit)
-
-
-LONGEST_QUOTE = 60  # characters
-TELLING = {
-    "skipped": "did not say {}",
-    "repeated": "said {} again",
-    "invented": "said something else after {}",
-}
 
 
 def check_word_times(model: Model) -> AlignmentHead:
@@ -158,32 +131,14 @@ def word_times(model: Model, spoken: Spoken) -> tuple[WordTime, ...]:
     return retime_words(words, speed)
 
 
-def quiet_times(waveform: np.ndarray, sample_rate: int) -> list[tuple[float, float]]:
-    """Return where no words are audible, in seconds, in order.
-
-    Weak sounds at the edges of speech are as quiet: MARGIN_S beside it counts as speech.
-    """
-    quiet = []
-    for start, end in quiet_spans(waveform, sample_rate):
-        first = start / sample_rate + (MARGIN_S if start else 0.0)
-        last = end / sample_rate - (MARGIN_S if end < len(waveform) else 0.0)
-        quiet.append((first, max(first, last)))
-    return quiet
-
-
 def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
     """Return what is wrong with a take's words, such as "did not say 'on the bridge'"; or "".
 
     Only the first fault is named. Nothing is known without an alignment head, or for texts without spaces between
     words: the check was not measured there.
     """
-    if (fault := find_wrong_words(model, text, decoded)) is None:
-        return ""
-    spans = model.texts.spans(text)
-    words = " ".join(text[spans[fault.first][0] : spans[fault.end - 1][1]].split())
-    return TELLING[fault.kind].format(
-        repr(words if len(words) <= LONGEST_QUOTE else words[: LONGEST_QUOTE - 3] + "...")
-    )
+    fault = find_wrong_words(model, text, decoded)
+    return "" if fault is None else fault.describe(text, model.texts.spans(text))
 
 
 def find_wrong_words(model: Model, text: str, decoded: Decoded) -> WordFault | None:

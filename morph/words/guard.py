@@ -34,6 +34,12 @@ SEEN = 0.1  # the least weight of a seen token
 HELD = 25  # frames in a row on one token: longer than a token with the pause after it
 SAID = re.compile(r"[^\W_](?:\S*[^\W_])?")  # a word between spaces, without the punctuation around it
 UNSPACED = re.compile(f"[{CHARACTER}]")
+LONGEST_QUOTE = 60  # characters
+TELLING = {
+    "skipped": "did not say {}",
+    "repeated": "said {} again",
+    "invented": "said something else after {}",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,13 @@ class WordFault:
     kind: str  # "skipped", "repeated" or "invented"
     first: int  # text token of skipped or repeated words, or of the word before invented ones
     end: int  # the token after them
+
+    def describe(self, text: str, spans: Sequence[tuple[int, int]]) -> str:
+        """Return it in words, such as "did not say 'on the bridge'"; ``spans`` are the tokens' characters."""
+        words = " ".join(text[spans[self.first][0] : spans[self.end - 1][1]].split())
+        return TELLING[self.kind].format(
+            repr(words if len(words) <= LONGEST_QUOTE else words[: LONGEST_QUOTE - 3] + "...")
+        )
 
 
 class WordGuard:

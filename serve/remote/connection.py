@@ -21,12 +21,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ...morph.batch.speech import OutOfService
 from ...morph.options import FRAME_RATE
-from ...morph.speech.pieces import concatenate
 from ...morph.voice.file import save_voice
 from ...morph.voice.voice import Voice
 from ...morph.words.timing import WordTime
 from ...postprocess.convert import resample
 from ...postprocess.ends import trim_ends
+from ...postprocess.join import concatenate
 from ..terminal.console import one_line
 from .facts import RATES, SAMPLE_RATE, Event, ReportedLine, ServerFacts, header_number, parse, read, read_facts
 from .payload import SpeechJob, uploaded_name

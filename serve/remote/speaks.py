@@ -21,14 +21,16 @@ from ...morph.batch.speech import LATER, BatchClosed, Chunk, Delivery, Outcome, 
 from ...morph.options import AUTO_ROWS, FRAME_RATE, GenerateOptions
 from ...morph.runtime.threads import WakeUpEvent
 from ...morph.speech.lines import Line, LineReport, Spoken, next_seed
-from ...morph.speech.pieces import concatenate, text_as_spoken
+from ...morph.speech.pieces import text_as_spoken
 from ...morph.speech.report import compose, engines_of
-from ...morph.speech.takes import RetryPolicy, is_silent, rank
+from ...morph.speech.takes import RetryPolicy, rank
 from ...morph.text.duration import likely_frames
 from ...morph.text.normalize import NormalizedText
 from ...morph.text.split import without_pauses
 from ...morph.voice.voice import Voice
 from ...morph.words.timing import WordTime, retime_words, shown_words
+from ...postprocess.ends import is_silent
+from ...postprocess.join import concatenate
 from .connection import WAITING, Answer, AnswerListener, Connection, Failure, LoopThread, connect, retry
 from .facts import PUBLISHED_LANGUAGES, ReportedLine, ServerFacts
 from .payload import SpeechJob, make_job, uploaded_name
@@ -115,11 +117,11 @@ class RemoteLine:
             self._pass_on()
 
     def finish(self, spoken: Spoken) -> None:
-        speech, report = self.speech, spoken.report
+        speech = self.speech
         if speech.is_streamed and not speech.ended:
             self._put(np.zeros(0, dtype=np.float32), last=True)
-        speech.progress.ended = speech.progress.expected = report.frames
-        self._end(Outcome(report, spoken if speech.delivery.keep else None))
+        speech.progress.ended = speech.progress.expected = spoken.report.frames
+        self._end(Outcome(spoken))
 
     def fail(self, error: BaseException) -> None:
         self._end(Outcome(error=error))

@@ -37,12 +37,12 @@ from ...morph.options import PREDICTED_GROUPS, GenerateOptions
 from ...morph.runtime.capture import WarmUps
 from ...morph.runtime.collector import CollectorPauses
 from ...morph.speech.lines import Line, LineReport, Spoken
-from ...morph.speech.pieces import concatenate
 from ...morph.speech.report import describe_groups
-from ...morph.speech.takes import check_word_times, quiet_times, word_times
+from ...morph.speech.takes import check_word_times, word_times
 from ...morph.synthesizer import Synthesizer
 from ...morph.voice.voice import Voice
 from ...morph.words.timing import LiveWords, WordTime, without_quiet
+from ...postprocess.ends import quiet_times
 from ..api.errors import ApiError, as_api_error, shutting_down
 from ..api.options import ServerOptions
 from ..api.request import SpeechRequest
@@ -220,9 +220,8 @@ class SpeechReader:
         except Exception as error:
             raise as_api_error(error) from error
         if self._timestamps is not None:
-            waveform, report = concatenate(sounds), self._speech.report
-            spans = self._speech.outcome.spans if self._speech.outcome else ()
-            self._timestamps.set_offline(Spoken(waveform, self._sample_rate, report, spans))
+            assert self._speech.outcome is not None and self._speech.outcome.spoken is not None
+            self._timestamps.set_offline(self._speech.outcome.spoken)
         return encode_whole(sounds, self._sample_rate, self._speed, name)
 
     def take_timestamps(self) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from qwen3_tts_morph.postprocess.ends import EndTrim, quiet_spans, speech_span, trim_ends
+from qwen3_tts_morph.postprocess.ends import EndTrim, is_silent, quiet_spans, speech_span, trim_ends
 
 RATE = 24000
 NOISE = (10 ** (-60 / 20) * np.random.default_rng(0).normal(size=RATE)).astype(np.float32)  # as the demo voice's
@@ -75,3 +75,12 @@ def test_quiet_spans_are_long_enough_and_reach_the_ends() -> None:
     assert spans[0] == (0, 4800) and spans[-1][1] == len(wave)
     assert all(end - start >= 0.08 * RATE for start, end in spans)
     assert quiet_spans(np.zeros(RATE, np.float32), RATE) == [] == quiet_spans(np.zeros(3, np.float32), RATE)
+
+
+def test_silence_is_distinguished_from_quiet_speech() -> None:
+    noise = (0.001 * np.random.default_rng(0).standard_normal(RATE)).astype(np.float32)
+    assert is_silent(noise, RATE) and is_silent(np.zeros(0, dtype=np.float32), RATE)
+    assert not is_silent(TONE / 10, RATE), "-43 dBFS"
+    with_one_word = noise.copy()
+    with_one_word[5000:8000] = TONE[:3000] / 2
+    assert not is_silent(with_one_word, RATE)

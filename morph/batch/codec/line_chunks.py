@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ....postprocess.join import NO_SAMPLES, LineJoin
 from ...model.finite import NotFinite
-from ...speech.pieces import NO_SAMPLES, LineJoin, LinePieces, Piece
+from ...speech.pieces import LinePieces, Piece
 from ...speech.text_feed import TokenFeed
 from ...voice.voice import CODE_GROUPS
 from ..speech import Chunk, ChunkTrace, Speech

@@ -13,8 +13,10 @@ from qwen3_tts_morph.morph.batch.utterance import Shared, Utterance
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.speech.text_feed import MOST_UNREAD, PIECES_AHEAD, TextReader
+from qwen3_tts_morph.morph.speech.text_feed import PIECES_AHEAD
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
+from qwen3_tts_morph.morph.text.pieces import MOST_UNREAD
+from qwen3_tts_morph.morph.text.reader import TextReader
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 
@@ -197,7 +199,7 @@ def test_the_pieces_of_much_text_are_not_made_at_once(synthesizer, voice) -> Non
 
 
 def test_a_part_of_any_length_is_read_as_far_as_its_speech_needs() -> None:
-    reader, taken = TextReader(["One. " * MOST_UNREAD], WakeUpEvent()), 0
+    reader, taken = TextReader(["One. " * MOST_UNREAD], WakeUpEvent().set), 0
     reader.start()
     while not reader.is_over:
         wait_until(lambda: reader.has_news)

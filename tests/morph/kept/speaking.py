@@ -83,7 +83,7 @@ def put(speech: Speech, samples: Sequence[float], last: bool = False) -> None:
 def end(speech: Speech, samples: Sequence[float], ended: str = "eos", takes: int = 1) -> None:
     line, waveform = speech.line, np.array(samples, dtype=np.float32)
     report = LineReport(line.name, str(line.text), 1, len(waveform) / RATE, ended, 1, takes=takes)
-    speech.finish(Outcome(report, Spoken(waveform, RATE, report)))
+    speech.finish(Outcome(Spoken(waveform, RATE, report)))
 
 
 def end_with(speech: Speech, error: BaseException) -> None:

@@ -15,13 +15,14 @@ from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
 from qwen3_tts_morph.morph.speech import pieces, text_feed
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece, piece_limit
-from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed, TextReader
+from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed
 from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.normalize import FIGURES as FIGURE
 from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, NormalizedText, Normalizer, plain
 from qwen3_tts_morph.morph.text.pieces import split_text
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.text.pronunciation import PronunciationList
+from qwen3_tts_morph.morph.text.reader import TextReader
 from qwen3_tts_morph.morph.text.split import split_sentences
 from qwen3_tts_morph.morph.voice.voice import Voice
 
@@ -60,7 +61,7 @@ def fed(given: str | Iterable[str], voice: Voice = VOICE) -> tuple[Any, ...]:
     """Return the facts of a streamed line that its text decides."""
     parts = LinePieces(Line(given, voice), GenerateOptions(), BUILDER)
     wake_up = WakeUpEvent()
-    reader = TextReader(given, wake_up)
+    reader = TextReader(given, wake_up.set)
     with ThreadPoolExecutor(1) as executor:
         feed = TextFeed(parts, executor, wake_up.set, reader)
         reader.start()
