@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from qwen3_tts_morph.morph.batch.batch import CPU_ROWS, Batch, SynthesizerChecks
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery, Speech
+from qwen3_tts_morph.morph.graph.pool import CPU_ROWS
 from qwen3_tts_morph.morph.kept.render import OnFrame
 from qwen3_tts_morph.morph.options import AUTO_ROWS, GenerateOptions
 from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
-from qwen3_tts_morph.morph.speech.lines import Line, Spoken, check_complete
+from qwen3_tts_morph.morph.speech.lines import Line, Spoken, check_followed, check_line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 
 SHOWN_EVERY_S = 0.05  # the progress
@@ -52,6 +53,23 @@ def render_lines(
         speeches = batch.speak_all(lines, options, [delivery] * len(lines))
         wait_for(speeches, wake_up, on_frame)
         return [speech.result() for speech in speeches]
+
+
+def check_complete(lines: Sequence[Line]) -> None:
+    for line in lines:
+        if not isinstance(line.text, str):
+            raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it alone")
+
+
+class SynthesizerChecks:
+    """The ``Checks`` of a synthesizer without a batch."""
+
+    def __init__(self, synthesizer: Synthesizer):
+        self._model, self.languages = synthesizer.model, synthesizer.model.languages
+
+    def check(self, line: Line, options: GenerateOptions) -> None:
+        check_line(self._model, line)
+        check_followed(self._model, options)
 
 
 def check_lines(synthesizer: Synthesizer, lines: Sequence[Line], options: GenerateOptions) -> None:

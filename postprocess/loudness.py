@@ -1,4 +1,4 @@
-"""Normalize a waveform to a peak level or to a loudness."""
+"""Change the level of a waveform: by decibels, to a peak level, or to a loudness."""
 
 import logging
 import math
@@ -28,6 +28,13 @@ class Loudness:
     def __post_init__(self) -> None:
         check_range("lufs", self.lufs, QUIETEST_DB, 0.0, "LUFS")
         check_range("ceiling_db", self.ceiling_db, QUIETEST_DB, 0.0, "dBFS")
+
+
+def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:
+    """Return float32 samples at another level, clipped to -1..1; None: the same samples."""
+    if gain_db is None:
+        return samples
+    return np.clip(samples * np.float32(from_db(gain_db)), np.float32(-1), np.float32(1))
 
 
 def normalize_peak(waveform: Waveform, peak_db: float = -3.0) -> Waveform:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from qwen3_tts_morph.morph.batch.batch import Batch, SynthesizerChecks
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Chunk, Delivery
 from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.kept.render import Listener
@@ -39,7 +39,7 @@ from pack import ROOT
 
 from ..check.parity import level_above
 from ..random_checkpoint import KINDS, write_checkpoint
-from ..streams import render_lines, stream_lines
+from ..streams import SynthesizerChecks, render_lines, stream_lines
 from .origin import find_commit
 
 NEAR_DB = 80.0

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-import torch
-from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.hearing.whisper import count_errors, normalize
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.speech.takes import find_wrong_words
 from qwen3_tts_morph.morph.words.alignment import Trace
-from qwen3_tts_morph.morph.words.guard import WordFault
+from qwen3_tts_morph.morph.words.guard import WordFault, find_fault
 
 from ..benchmarks.results import PartRow
 from .record import TracedLine
@@ -71,9 +68,8 @@ def judge(pieces: Sequence[TracedLine], words: Sequence[TranscribedWord], model:
 
 def find_faults(piece: TracedLine, model: Model) -> list[WordFault]:
     """Return the fault that the product finds in a piece, or nothing."""
-    fault = find_wrong_words(
-        model, piece.text, Decoded(torch.from_numpy(piece.codes), piece.ended, Trace(*piece.trace))
-    )
+    spans, codes = model.texts.spans(piece.text), piece.codes[:, 0] if piece.ended == "eos" else None
+    fault = find_fault(piece.text, spans, Trace(*piece.trace), codes, model.letters)
     return [] if fault is None else [fault]
 
 

@@ -24,8 +24,7 @@ from typing import TypeVar
 import torch
 
 from ..decode.rows import NOTHING_AHEAD, Ahead
-from ..graph.pool import position_bytes
-from ..model.model import Model
+from ..graph.pool import most_rows
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
 from ..runtime.threads import Task, check_process
 from ..speech.lines import Line, Spoken, check_followed, check_line
@@ -41,12 +40,6 @@ from .utterance import Status
 
 ROWS = 8
 WAITING = 64
-CPU_ROWS = 8  # more are no faster on a CPU
-# Expected positions per row: a prompt with 10 s of reference and a piece of 25 s. A growing cache needs memory for the
-# old and the new one.
-ROW_POSITIONS = 512
-# Share of free memory; the rest is for the codec, prefills, a growing cache, and other programs.
-SHARE = 0.4
 Result = TypeVar("Result")
 B = TypeVar("B", bound="Backend")
 
@@ -64,25 +57,17 @@ class BatchStatus:
     silent: int = 0  # not begun: none of their text can be spoken yet
 
 
-class SynthesizerChecks:
-    """The ``Checks`` of a synthesizer: which lines it can speak."""
+class Backend:
+    """A batch or a fleet: speaks lines with one model, on the devices of ``loops``."""
 
-    def __init__(self, synthesizer: Synthesizer):
-        self._model, self.languages = synthesizer.model, synthesizer.model.languages
+    def __init__(self, synthesizer: Synthesizer, loops: Sequence[Loop], rows: int):
+        self.synthesizer, self._loops, self.rows = synthesizer, loops, rows
+        self._model, self._process = synthesizer.model, os.getpid()
+        self.name, self.rate, self.languages = self._model.title, self._model.sample_rate, self._model.languages
 
     def check(self, line: Line, options: GenerateOptions) -> None:
         check_line(self._model, line)
         check_followed(self._model, options)
-
-
-class Backend(SynthesizerChecks):
-    """A batch or a fleet: speaks lines with one model, on the devices of ``loops``."""
-
-    def __init__(self, synthesizer: Synthesizer, loops: Sequence[Loop], rows: int):
-        super().__init__(synthesizer)
-        self.synthesizer, self._loops, self.rows = synthesizer, loops, rows
-        self.name, self.rate = synthesizer.model.title, synthesizer.model.sample_rate
-        self._process = os.getpid()
 
     def speak(self, line: Line, options: GenerateOptions | None = None, delivery: Delivery | None = None) -> Speech:
         """See ``Speaks``. The text may be an iterator of strings (see ``Line``); ``batch_size`` is not used.
@@ -100,13 +85,13 @@ class Backend(SynthesizerChecks):
         return self._loops[0].submit(lines, options, deliveries, is_anywhere=len(self._loops) > 1)
 
     def check_words(self) -> None:
-        check_word_times(self.synthesizer.model)
+        check_word_times(self._model)
 
     def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
-        return word_times(self.synthesizer.model, spoken)
+        return word_times(self._model, spoken)
 
     def describe(self, spoken: Sequence[Spoken], options: GenerateOptions, elapsed_s: float) -> str:
-        return describe(self.synthesizer.model, spoken, options, elapsed_s)
+        return describe(self._model, spoken, options, elapsed_s)
 
     @property
     def status(self) -> BatchStatus:
@@ -267,12 +252,3 @@ def _nature(batch: Batch) -> dict[str, str]:
         "engine": choice.engine,
         "codec": "many lines" if choice.batch_codec else "one line",
     }
-
-
-def most_rows(model: Model) -> int:
-    """Return the most rows that a batch on the model's device has memory for; 1 to ``MOST_LINES``."""
-    if model.device.type != "cuda":
-        return CPU_ROWS
-    free, _ = torch.cuda.mem_get_info(model.device)
-    free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
-    return max(1, min(MOST_LINES, int(SHARE * free) // (ROW_POSITIONS * position_bytes(model))))

@@ -220,7 +220,7 @@ class Utterance:
         if feed.error is not None:
             self._stopped, self._error = "failed", feed.error
         if self.chunks is None:
-            self.parts.drop_unreachable()
+            self.parts.pieces = self.parts.reachable(self.parts.pieces)
         self._note_pieces()
 
     def _note_pieces(self) -> None:
@@ -439,7 +439,7 @@ class Utterance:
     def _leave_out(self, ended: str) -> None:
         for piece in self.parts.pieces:
             if piece.take is None:
-                piece.drop_waiting()
+                piece.frames.cut(piece.decoded)
                 made, wave = piece.end_take()
                 piece.take = Take(replace(made, ended=ended), wave, ended)
 

@@ -1,10 +1,13 @@
-"""The graph decoders of one model: one for single lines, one for batches."""
+"""The graph decoders of one model, one for single lines and one for batches, and how many rows memory allows."""
 
 from __future__ import annotations
+
+import torch
 
 from ..decode.rows import RowPlan
 from ..frame.weights import WeightViews
 from ..model.model import Model
+from ..options import MOST_LINES
 from ..runtime.capture import CaptureStream, Fallback, next_power_of_2
 from .backend import FrameBackend
 from .engine import LATE_CONTEXT, GraphDecoder
@@ -14,6 +17,12 @@ SINGLE_LINE_CONTEXT = 512  # positions that a single line's cache has at least: 
 SPARE_ROWS, SPARE_OF_MANY = 4, 1.5
 MANY = 64
 MOST_POSITIONS = 2048  # of a row: 30 s of reference and two minutes of speech
+CPU_ROWS = 8  # more are no faster on a CPU
+# Expected positions per row: a prompt with 10 s of reference and a piece of 25 s. A growing cache needs memory for the
+# old and the new one.
+ROW_POSITIONS = 512
+# Rows may expect this share of the free memory; the rest is for the codec, prefills, a growing cache, and others.
+ROWS_SHARE = 0.4
 SHARE = 3  # of the free memory, the caches of all rows take a third at most
 
 
@@ -73,3 +82,12 @@ def position_bytes(model: Model) -> int:
     config = model.config.talker_config
     cached = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
     return (cached + config.hidden_size) * model.dtype.itemsize
+
+
+def most_rows(model: Model) -> int:
+    """Return the most rows that a batch on the model's device has memory for; 1 to ``MOST_LINES``."""
+    if model.device.type != "cuda":
+        return CPU_ROWS
+    free, _ = torch.cuda.mem_get_info(model.device)
+    free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+    return max(1, min(MOST_LINES, int(ROWS_SHARE * free) // (ROW_POSITIONS * position_bytes(model))))

@@ -87,12 +87,19 @@ class LineCache:
         self._write(key, LINE, {"retries": retries, **_facts(spoken)}, spoken.waveform)
 
     def find_words(self, key: str) -> str | None:
-        cached = self._read(key, WORDS)
-        return None if cached is None else cached[0]["text"]
+        try:
+            cached = self._read(key, WORDS)
+            return None if cached is None else cached[0]["text"]
+        except DamagedLine as error:
+            log.warning("words kept from an earlier run: %s; the line is transcribed again", error)
+            return None
 
     def keep_words(self, key: str, text: str) -> None:
-        """Cache the words recognised in a recording; errors as ``keep``."""
-        self._write(key, WORDS, {"text": text}, NO_SAMPLES)
+        """Cache the words recognised in a recording, if they can be written."""
+        try:
+            self._write(key, WORDS, {"text": text}, NO_SAMPLES)
+        except OSError as error:
+            log.warning("words cannot be kept: %s", error)
 
     def note_version(self, version: int) -> None:
         """Log once if the lines are of another version of the pack's sound: their keys differ, so none is found."""

@@ -17,7 +17,7 @@ from ..options import FRAME_RATE, MOST_RETAKES, GenerateOptions
 from ..runtime.collector import frozen_objects
 from ..runtime.threads import WakeUpEvent
 from ..setting import Checked, setting
-from ..speech.lines import ENDS, ERROR, Line, Spoken, check_complete, failed_line, take_seed
+from ..speech.lines import ENDS, ERROR, Line, Spoken, failed_line, take_seed
 from ..speech.takes import RetryPolicy
 from ..text.duration import likely_frames
 from ..text.pronunciation import shown_text
@@ -87,16 +87,9 @@ class WordCheck(Checked):
             return self.recogniser.transcribe(waveform, rate, language)
         about = f"{self.recogniser.name}\0{language.strip().lower()}\0{rate}\0{waveform.dtype}\0"
         key = hashlib.sha256(about.encode() + waveform.tobytes()).hexdigest()
-        try:
-            if (known := self.cache.find_words(key)) is not None:
-                return known
-        except DamagedLine as error:
-            log.warning("words kept from an earlier run: %s; the line is transcribed again", error)
-        text = self.recogniser.transcribe(waveform, rate, language)
-        try:
+        if (text := self.cache.find_words(key)) is None:
+            text = self.recogniser.transcribe(waveform, rate, language)
             self.cache.keep_words(key, text)
-        except OSError as error:
-            log.warning("words cannot be kept: %s", error)
         return text
 
 
@@ -170,8 +163,9 @@ def speak_lines(
     how, listener = how or RenderOptions(), listener or Listener()
     if not lines:
         raise ValueError("there is no line to speak: type a text")
-    check_complete(lines)
     for line in lines:
+        if not isinstance(line.text, str):
+            raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it alone")
         speaks.check(line, options)
     if how.cache is not None:
         how.cache.note_version(SOUND_VERSION)

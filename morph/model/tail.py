@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ..options import PREDICTED_GROUPS, check_seq_groups
+from ..options import PREDICTED_GROUPS, GenerateOptions, check_seq_groups
 from .finite import all_finite
 from .weights import Int8Weight, Weight
 
@@ -132,3 +132,13 @@ def _expected_shapes(parts: Mapping[str, torch.Tensor], seq_groups: int, heads: 
         "right": (groups, rank, width),
         "heads": (groups, vocab, width),
     }
+
+
+def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
+    """Return SEQ_GROUPS in words, the source of the groups above it, and the effect of INT8 weights."""
+    is_int8 = weights == "int8"
+    if options.seq_groups == PREDICTED_GROUPS:
+        return f"SEQ_GROUPS {options.seq_groups} (exact{' but for its int8 weights' * is_int8})"
+    heads = "stock heads" if tail is None else tail.describe()
+    int8 = "; int8 weights, which are approximate at 15 too" * is_int8
+    return f"SEQ_GROUPS {options.seq_groups} (approximate: groups above it come from the crossbar; {heads}{int8})"

@@ -1,28 +1,25 @@
-"""Speak scripts: every line, the joined track and its captions, and playing it while it is made.
-
-Pieces have exact times. Within a piece, the captions of sentences are separated at a pause near the place that their
-character counts suggest; without one, both stay in one caption.
-"""
+"""Speak scripts: every line, the joined track and its captions, and playing it while it is made."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from typing import Protocol
 
 import numpy as np
 
-from ...postprocess.checks import Span
+from ...postprocess.checks import Span, from_db
 from ...postprocess.ends import quiet_spans, speech_span
 from ...postprocess.join import Spacing, join, silences
+from ...postprocess.loudness import amplify
 from ...postprocess.stretch import Stretch, check_installed, stretch
 from ..batch.speech import Checks
 from ..kept.render import Listener
 from ..options import GenerateOptions
-from ..speech.lines import ERROR, Line, PieceSpan, Spoken, hash_seed, take_seed
+from ..speech.lines import ERROR, Line, Spoken, hash_seed, take_seed
 from ..text.pronunciation import PronunciationList, shown_text
 from ..text.scripts.cues import Cue, write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
+from ..text.scripts.sentences import Segment, join_sentences, split_at_pauses
 from ..text.split import split_sentences
 from ..voice.voice import Voice
 from ..words.timing import WordTime, retime_words
@@ -145,18 +142,11 @@ def finish_line(spoken: Spoken, line: ScriptLine) -> Spoken:
     """Return a line at the script's speed, pitch and level; its report says so if the level clips."""
     spoken = retime(spoken, retiming_of(line))
     loud = amplify(spoken.waveform, line.gain_db)
-    if line.gain_db is not None and np.abs(spoken.waveform).max(initial=0) * 10 ** (line.gain_db / 20) > 1:
+    if line.gain_db is not None and np.abs(spoken.waveform).max(initial=0) * from_db(line.gain_db) > 1:
         spoken = spoken.with_notes(
             f"Line {line.number} of the script is too loud with [gain {line.gain_db:g}] and is clipped: lower it."
         )
     return replace(spoken, waveform=loud)
-
-
-def amplify(samples: np.ndarray, gain_db: float | None) -> np.ndarray:
-    """Return float32 samples at another level, clipped to -1..1."""
-    if gain_db is None:
-        return samples
-    return np.clip(samples * np.float32(10 ** (gain_db / 20)), np.float32(-1), np.float32(1))
 
 
 def retiming_of(line: ScriptLine) -> Stretch:
@@ -178,18 +168,6 @@ def retime(spoken: Spoken, by: Stretch) -> Spoken:
         spans.append(replace(span, start=start, end=end, trimmed=trimmed, speed=speed))
     report = replace(spoken.report, seconds=len(waveform) / spoken.sample_rate)
     return replace(spoken, waveform=waveform, spans=tuple(spans), report=report, speed=spoken.speed * by.speed)
-
-
-REACH = 0.5  # how far a pause may be from the expected place, relative to the shorter sentence
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """A part of a line that ends at a piece's end or a pause between sentences."""
-
-    letters: int
-    start: int
-    end: int
 
 
 def _cue(start: int, spoken: Spoken, text: str, part: Span) -> Cue:
@@ -216,13 +194,11 @@ def captions_of(start: int, spoken: Spoken, sentences: bool = False) -> list[Cue
     """Return the caption of a line whose first sample is ``start``, or one per sentence if its pieces are known."""
     if not (sentences and spoken.spans):
         return [_cue(start, spoken, shown_text(spoken.report.text), (0, len(spoken.waveform)))]
-    parts = [part for span in spoken.spans for part in _parts(spoken, span)]
-    return [_cue(start, spoken, text, span) for text, span in _whole_sentences(parts, *_sentences(spoken))]
-
-
-def _letters(text: str) -> int:
-    # Pieces may have other punctuation and spaces than the text.
-    return sum(char.isalnum() for char in text)
+    parts = list[Segment]()
+    for span in spoken.spans:
+        pauses = quiet_spans(spoken.waveform[span.start : span.end], spoken.sample_rate)
+        parts += split_at_pauses(span.text, span.start, span.end, pauses)
+    return [_cue(start, spoken, text, span) for text, span in join_sentences(parts, *_sentences(spoken))]
 
 
 def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
@@ -230,38 +206,6 @@ def _sentences(spoken: Spoken) -> tuple[list[str], list[str]]:
     written = split_sentences(shown_text(spoken.report.text))
     said = split_sentences(spoken.report.spoken) if spoken.report.spoken else written
     return said, written if len(written) == len(said) else said
-
-
-def _whole_sentences(
-    parts: Sequence[_Segment], said: Sequence[str], shown: Sequence[str]
-) -> Iterator[tuple[str, Span]]:
-    """Yield texts of whole sentences with their samples: parts are joined until one ends with a sentence."""
-    ends = {letters: count for count, letters in enumerate(accumulate(map(_letters, said)), start=1)}
-    done, begin = 0, parts[0].start
-    totals = list(accumulate(part.letters for part in parts))
-    for number, (part, total) in enumerate(zip(parts, totals, strict=True), start=1):
-        count = len(said) if number == len(parts) else ends.get(total, done)
-        if count > done:
-            yield " ".join(shown[done:count]), (begin, part.end)
-            done, begin = count, parts[min(number, len(parts) - 1)].start
-
-
-def _parts(spoken: Spoken, piece: PieceSpan) -> list[_Segment]:
-    begin, end, sentences = piece.start, piece.end, split_sentences(piece.text)
-    quiet = quiet_spans(spoken.waveform[begin:end], spoken.sample_rate)
-    pauses = [(start, stop) for start, stop in quiet if start > 0 and stop < end - begin]
-    lengths = [len(sentence) for sentence in sentences]
-    expected = [total / sum(lengths) * (end - begin) for total in accumulate(lengths)][:-1]
-    parts: list[_Segment] = []
-    waiting, last = [sentences[0]], 0
-    for sentence, place, (before, after) in zip(sentences[1:], expected, pairwise(lengths), strict=True):
-        reach = REACH * min(before, after) / sum(lengths) * (end - begin)
-        near = [(stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach]
-        if near and max(near)[1] // 2 > last:
-            parts.append(_Segment(_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
-            waiting, last = [], max(near)[1] // 2
-        waiting.append(sentence)
-    return [*parts, _Segment(_letters("".join(waiting)), begin + last, end)]
 
 
 PAUSE_PORTION_S = 1.0  # of a pause per chunk: the reader of a stream wants small ones

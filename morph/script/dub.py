@@ -5,7 +5,6 @@ caption, up to another. If it still does not fit, nothing is cut: it has the hig
 The next caption starts when it has ended, later than its time, and is listed with how much later.
 """
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from ..options import FitLimits, GenerateOptions
 from ..speech.lines import ERROR, Line, Spoken
 from ..text.names import name_key
 from ..text.scripts.captions import DubLine, read_captions, read_dub
-from ..text.scripts.cues import Cue, write_cues
+from ..text.scripts.cues import Cue, find_rooms, write_cues
 from ..text.scripts.script import NARRATOR
 from ..text.split import shorten
 from .dialogue import ScriptRequest, cues_of, finish_line, make_lines, retiming_of
@@ -171,7 +170,7 @@ def place_all(dubbed: Sequence[DubLine], spoken: Sequence[Spoken], limits: FitLi
     Unless it may be spoken over, that is the speech of captions that end before this one starts, and of the same
     character. Captions of two characters that overlap are played together, but no longer than in the file.
     """
-    rooms = find_rooms([one.caption for one in dubbed], spoken[0].sample_rate, limits)
+    rooms = find_rooms([one.caption for one in dubbed], spoken[0].sample_rate, limits.overrun)
     placed: list[PlacedLine] = []
     running: list[PlacedLine] = []  # their captions have not ended
     free = 0  # the sample after the speech of all others
@@ -191,21 +190,6 @@ def _earliest(source: DubLine, room: Span, other: PlacedLine) -> int:
     if name_key(source.line.name) == name_key(other.source.line.name):
         return other.end
     return max(other.start, room[0] + other.end - other.room[1])
-
-
-def find_rooms(captions: Sequence[Cue], sample_rate: int, limits: FitLimits) -> list[Span]:
-    """Return the samples in which the speech of each caption may be.
-
-    It may end ``overrun`` after its caption, but not after the start of the next caption that starts when this one
-    has ended. One that starts before that overlaps this one, and they are played together.
-    """
-    starts = [one.start_ms for one in captions]  # ascending
-    rooms = []
-    for one in captions:
-        later = bisect_left(starts, one.end_ms)
-        end = min([one.end_ms + 1000 * limits.overrun, *starts[later : later + 1]])
-        rooms.append((round(one.start_ms * sample_rate / 1000), round(end * sample_rate / 1000)))
-    return rooms
 
 
 def place(source: DubLine, spoken: Spoken, room: Span, start: int, limits: FitLimits) -> PlacedLine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -111,12 +111,6 @@ class Spoken:
 
     def with_notes(self, *notes: str) -> Spoken:
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
-
-
-def check_complete(lines: Sequence[Line]) -> None:
-    for line in lines:
-        if not isinstance(line.text, str):
-            raise ValueError(f"a line's text is {type(line.text).__name__}, not a string: join it, or speak it alone")
 
 
 def check_line(model: Model, line: Line) -> None:

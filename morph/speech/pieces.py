@@ -22,8 +22,9 @@ from ..text.pieces import split_arriving
 from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
 from ..text.split import read_pauses, without_pauses
 from ..voice.prompt import Prompt, PromptBuilder
+from ..words.guard import begins_elsewhere
 from .lines import CAP, ECHO, ENDS, WORDS, WRONG, Line, LineReport, PieceSpan, Spoken, next_seed
-from .takes import RetryPolicy, Take, begins_elsewhere, judge_end, wrong_words
+from .takes import RetryPolicy, Take, judge_end, wrong_words
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +49,6 @@ class Piece:
     @property
     def waiting(self) -> int:
         return len(self.frames) - self.decoded
-
-    def drop_waiting(self) -> None:
-        self.frames.cut(self.decoded)
 
     def end_take(self) -> tuple[Decoded, np.ndarray]:
         """Return the take in progress and its samples, and forget it."""
@@ -84,7 +82,7 @@ class LinePieces:
         """Add all pieces of a complete text within the line's limit; ValueError for what only a prompt shows."""
         pieces = list(self.split(str(self.line.text), self.normalizer))
         self.end_text(pieces)
-        for piece in self._reachable(pieces):
+        for piece in self.reachable(pieces):
             self.add(piece)
 
     def split(self, text: str, normalizer: Normalizer) -> Iterator[Piece]:
@@ -113,11 +111,7 @@ class LinePieces:
         if pieces:
             pieces[-1].after_s = self.silence
 
-    def drop_unreachable(self) -> None:
-        """Drop the pieces beyond the line's limit, when all have been added."""
-        self.pieces = self._reachable(self.pieces)
-
-    def _reachable(self, pieces: Sequence[Piece]) -> list[Piece]:
+    def reachable(self, pieces: Sequence[Piece]) -> list[Piece]:
         """Return the pieces that can begin before the line's limit, however fast the ones before are spoken."""
         most = self.sampling.line_frames
         if most is None or len(pieces) == 1:  # nearly all lines: keep the first audio fast
@@ -138,7 +132,7 @@ class LinePieces:
     def judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray, number: int = 1) -> Take:
         """Return a take of a piece with how it ended, and its wrong words if that is all."""
         ended, wrong = judge_end(piece.text, decoded, wave, self.model.sample_rate), ""
-        if ended == ENDS[0] and self.line.voice.kind == "icl" and begins_elsewhere(decoded, wave):
+        if ended == ENDS[0] and self.line.voice.kind == "icl" and begins_elsewhere(decoded.trace, wave):
             ended = ECHO
         if self.options.wrong_words != IGNORE and ended in (ENDS[0], WORDS):
             wrong = wrong_words(self.model, piece.text, decoded)

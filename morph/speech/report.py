@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ..hearing.whisper import Transcript
 from ..model.model import Model
-from ..model.tail import Tail
-from ..options import PREDICTED_GROUPS, GenerateOptions
+from ..model.tail import describe_groups
+from ..options import GenerateOptions
 from ..text.pronunciation import describe_readings
 from .lines import ERROR, WRONG, LineReport, Spoken
 
@@ -146,16 +146,6 @@ def _speed(reports: Sequence[LineReport], elapsed_s: float) -> str:
     if before_s:
         return f"{before_s:.2f} s of audio, none of it made now ({elapsed_s:.2f} s)."
     return f"No audio in {elapsed_s:.2f} s."
-
-
-def describe_groups(options: GenerateOptions, tail: Tail | None = None, weights: str = "full") -> str:
-    """Return SEQ_GROUPS in words, the source of the groups above it, and the effect of INT8 weights."""
-    is_int8 = weights == "int8"
-    if options.seq_groups == PREDICTED_GROUPS:
-        return f"SEQ_GROUPS {options.seq_groups} (exact{' but for its int8 weights' * is_int8})"
-    heads = "stock heads" if tail is None else tail.describe()
-    int8 = "; int8 weights, which are approximate at 15 too" * is_int8
-    return f"SEQ_GROUPS {options.seq_groups} (approximate: groups above it come from the crossbar; {heads}{int8})"
 
 
 def _row(report: LineReport) -> str:

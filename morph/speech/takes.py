@@ -1,9 +1,4 @@
-"""Takes of a piece: how one ended, its words, which of two is used, and when it is retried.
-
-After a reference (ICL), a take may repeat the reference's last words before its text: an echo. The alignment head
-looks at a line's own words while they are spoken; during an echo it has no weight on the text. Silence before the
-text is no echo, which the audio shows.
-"""
+"""Takes of a piece: how one ended, its words, which of two is used, and when it is retried."""
 
 from __future__ import annotations
 
@@ -11,21 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...postprocess.ends import is_silent, quiet_times, window_powers
+from ...postprocess.ends import is_silent, quiet_times
 from ..decode.rows import Decoded
 from ..model.model import Model
 from ..text.duration import shortest_frames
 from ..words.alignment import AlignmentHead, no_word_times, token_path
-from ..words.guard import WordFault, WordGuard, find_by_letters, follow_text, spell
+from ..words.guard import WordGuard, find_fault, follow_text
 from ..words.timing import PiecePath, WordTime, line_words, retime_words
 from .lines import CAP, ENDS, WRONG, Spoken
-
-UNSEEN = 0.1  # a frame with less weight on the text belongs to other words
-# Of audio before the text, 0.24 s. Good lines had none, and at most one frame of silence.
-LEAST_FRAMES = 3
-FOLLOWED = 0.5  # the median weight after them, if the head follows the text
-LOUD_DB = 25.0  # below the loud parts of the take; quieter frames are silence or breath
-LOUD_PERCENTILE = 95
 
 
 @dataclass(frozen=True)
@@ -63,19 +51,6 @@ def judge_end(text: str, decoded: Decoded, waveform: np.ndarray, sample_rate: in
     if decoded.ended == "eos" and len(decoded.codes) < shortest_frames(text):
         return "early"
     return decoded.ended
-
-
-def begins_elsewhere(decoded: Decoded, waveform: np.ndarray) -> bool:
-    """Return whether a take (samples float ``[T]``) says something before its text; False without alignment head."""
-    if decoded.trace is None:
-        return False
-    weights = decoded.trace.weights
-    seen = np.flatnonzero(weights >= UNSEEN)
-    if not len(seen) or seen[0] < LEAST_FRAMES or np.median(weights[seen[0] :]) < FOLLOWED:
-        return False
-    power = window_powers(waveform, len(waveform) // len(weights), len(weights))
-    loud = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
-    return int(loud[: seen[0]].sum()) >= LEAST_FRAMES
 
 
 @dataclass(frozen=True)
@@ -137,21 +112,11 @@ def wrong_words(model: Model, text: str, decoded: Decoded) -> str:
     Only the first fault is named. Nothing is known without an alignment head, or for texts without spaces between
     words: the check was not measured there.
     """
-    fault = find_wrong_words(model, text, decoded)
-    return "" if fault is None else fault.describe(text, model.texts.spans(text))
-
-
-def find_wrong_words(model: Model, text: str, decoded: Decoded) -> WordFault | None:
-    """Return a take's fault: by the letters of a complete line if the checkpoint has a table of them."""
-    spans, trace, ended = model.texts.spans(text), decoded.trace, decoded.ended == "eos"
-    if trace is None or (guard := follow_text(text, spans)) is None:
-        return None
-    faults = [guard.take(*frame) for frame in zip(trace.tokens.tolist(), trace.weights.tolist(), strict=True)]
-    missing = guard.end() if ended else None
-    letters, tokens = spell(text, spans)
-    if model.letters is None or not ended or not len(letters):
-        return next((fault for fault in faults if fault is not None), missing)
-    return missing or find_by_letters(model.letters, decoded.codes[:, 0].numpy(), letters, tokens, trace)
+    if decoded.trace is None:
+        return ""
+    spans, codes = model.texts.spans(text), decoded.codes[:, 0].numpy() if decoded.ended == "eos" else None
+    fault = find_fault(text, spans, decoded.trace, codes, model.letters)
+    return "" if fault is None else fault.describe(text, spans)
 
 
 def follow_words(model: Model, text: str) -> WordGuard | None:

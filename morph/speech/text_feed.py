@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..decode.rows import Guard, LatePart
 from ..model.tokens import IncrementalTokenizer
+from ..runtime.threads import Pace
 from ..text.duration import minimum_frames
 from ..text.reader import LONGEST_WORD, TextReader
 from ..voice.prompt import check_context
@@ -97,7 +98,7 @@ class TextFeed:
             self._ask(self._cuts)
 
     def _ask(self, cuts: Iterator[Piece]) -> None:
-        wake_up, self._next = self._wake_up, self._executor.submit(self._pace.run, cuts)
+        wake_up, self._next = self._wake_up, self._executor.submit(self._pace.run, partial(next, cuts, None))
         self._next.add_done_callback(lambda _: wake_up())
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -200,26 +201,3 @@ class TokenFeed(TextFeed):
         self._piece.prompt = replace(prompt, text_tokens=tokens, min_frames=minimum)
         if self._guard is not None:
             self.follow(self._guard)
-
-
-class Pace:
-    """Pauses between the steps of a thread, each for as long as the step if other threads waited meanwhile.
-
-    Otherwise a thread of many short operations, as in decoding, gets the GIL up to 5 ms late for each.
-    """
-
-    def __init__(self, stopped: threading.Event):
-        self._stopped = stopped
-
-    def run(self, pieces: Iterator[Piece]) -> Piece | None:
-        self._began = time.monotonic(), time.thread_time()
-        return next(pieces, None)
-
-    def keep(self) -> None:
-        """Pause between two steps; raise InterruptedError once the line has stopped."""
-        began, worked = self._began
-        worked = time.thread_time() - worked
-        waited = time.monotonic() - began - worked
-        if self._stopped.wait(max(0.0, min(worked, waited))):
-            raise InterruptedError("the line was stopped")
-        self._began = time.monotonic(), time.thread_time()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from ...postprocess.ends import window_powers
 from .alignment import Trace
 from .written import CHARACTER
 
@@ -34,6 +35,11 @@ SEEN = 0.1  # the least weight of a seen token
 HELD = 25  # frames in a row on one token: longer than a token with the pause after it
 SAID = re.compile(r"[^\W_](?:\S*[^\W_])?")  # a word between spaces, without the punctuation around it
 UNSPACED = re.compile(f"[{CHARACTER}]")
+# An echo: a frame with less weight on the text belongs to other words.
+UNSEEN = 0.1
+ECHO_FRAMES = 3  # of audio before the text, 0.24 s. Good lines had none, and at most one frame of silence
+FOLLOWED = 0.5  # the median weight after them, if the head follows the text
+LOUD_DB, LOUD_PERCENTILE = 25.0, 95  # below the loud parts of the line; quieter frames are silence or breath
 LONGEST_QUOTE = 60  # characters
 TELLING = {
     "skipped": "did not say {}",
@@ -269,3 +275,36 @@ def _leave_text(leaves: np.ndarray, enters: np.ndarray) -> tuple[float, int, int
         total = sliding_window_view(returns, 3).max(1) + entered
         best = max(best, (total.max(), total.argmax() - 2, total.argmax() - 1))
     return best
+
+
+def find_fault(
+    text: str, spans: Sequence[tuple[int, int]], trace: Trace, codes: np.ndarray | None, table: LetterTable | None
+) -> WordFault | None:
+    """Return a line's fault: by its letters if there is a table of them and the line has ended by itself.
+
+    ``codes``: its group 0, ``[T]``; None if it was ended.
+    """
+    if (guard := follow_text(text, spans)) is None:
+        return None
+    faults = [guard.take(*frame) for frame in zip(trace.tokens.tolist(), trace.weights.tolist(), strict=True)]
+    missing = None if codes is None else guard.end()
+    letters, tokens = spell(text, spans)
+    if table is None or codes is None or not len(letters):
+        return next((fault for fault in faults if fault is not None), missing)
+    return missing or find_by_letters(table, codes, letters, tokens, trace)
+
+
+def begins_elsewhere(trace: Trace | None, waveform: np.ndarray) -> bool:
+    """Return whether a line (samples float ``[T]``) begins with words that are not in its text: an echo.
+
+    After a reference (ICL), it may repeat the reference's last words. The head has no weight on the text meanwhile.
+    Silence before the text is no echo, which the audio shows.
+    """
+    if trace is None:
+        return False
+    seen = np.flatnonzero(trace.weights >= UNSEEN)
+    if not len(seen) or seen[0] < ECHO_FRAMES or np.median(trace.weights[seen[0] :]) < FOLLOWED:
+        return False
+    power = window_powers(waveform, len(waveform) // len(trace.weights), len(trace.weights))
+    loud = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
+    return int(loud[: seen[0]].sum()) >= ECHO_FRAMES

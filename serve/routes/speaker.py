@@ -33,11 +33,11 @@ from ...morph.batch.speech import BatchClosed, Chunk, Delivery, Speech
 from ...morph.decode.rows import NOTHING_AHEAD, Ahead
 from ...morph.graph.pool import roomy_context
 from ...morph.model.model import Model
+from ...morph.model.tail import describe_groups
 from ...morph.options import PREDICTED_GROUPS, GenerateOptions
 from ...morph.runtime.capture import WarmUps
 from ...morph.runtime.collector import CollectorPauses
 from ...morph.speech.lines import Line, LineReport, Spoken
-from ...morph.speech.report import describe_groups
 from ...morph.speech.takes import check_word_times, word_times
 from ...morph.synthesizer import Synthesizer
 from ...morph.voice.voice import Voice

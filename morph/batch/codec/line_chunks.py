@@ -73,7 +73,7 @@ class LineChunks:
     def cancel(self) -> None:
         if not self.ended:
             for piece in self._parts.pieces[self._index :]:
-                piece.drop_waiting()
+                piece.frames.cut(piece.decoded)
             self.piece, self.course = None, ENDED
 
     @property

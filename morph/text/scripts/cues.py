@@ -6,6 +6,7 @@ its time in proportion to the lengths of their texts.
 
 import html
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -169,3 +170,18 @@ def share_time(cue: Cue, said: Sequence[tuple[str, str]]) -> list[Cue]:
         replace(cue, start_ms=start, end_ms=end, text=text.strip(), name=name)
         for (name, text), (start, end) in zip(said, pairwise(times), strict=True)
     ]
+
+
+def find_rooms(cues: Sequence[Cue], sample_rate: int, overrun_s: float) -> list[tuple[int, int]]:
+    """Return the samples in which the speech of each cue may be.
+
+    It may end ``overrun_s`` after its cue, but not after the start of the next cue that starts when this one
+    has ended. One that starts before that overlaps this one, and they are played together.
+    """
+    starts = [one.start_ms for one in cues]  # ascending
+    rooms = []
+    for one in cues:
+        later = bisect_left(starts, one.end_ms)
+        end = min([one.end_ms + 1000 * overrun_s, *starts[later : later + 1]])
+        rooms.append((round(one.start_ms * sample_rate / 1000), round(end * sample_rate / 1000)))
+    return rooms

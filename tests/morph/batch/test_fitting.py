@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from qwen3_tts_morph.morph.batch.batch import CPU_ROWS, ROW_POSITIONS, SHARE, Batch, most_rows
+from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Delivery
-from qwen3_tts_morph.morph.graph.pool import position_bytes
+from qwen3_tts_morph.morph.graph.pool import CPU_ROWS, ROW_POSITIONS, ROWS_SHARE, most_rows, position_bytes
 from qwen3_tts_morph.morph.options import AUTO_ROWS, MOST_LINES, GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
@@ -72,4 +72,4 @@ def test_a_gpus_memory_bounds_the_rows(monkeypatch, gigabytes, wanted):
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 2**21)
     row_bytes = ROW_POSITIONS * position_bytes(model)
     assert row_bytes == 512 * (2 * 28 * 8 * 128 + 1024) * 2
-    assert most_rows(model) == wanted == max(1, min(MOST_LINES, int(SHARE * free) // row_bytes))
+    assert most_rows(model) == wanted == max(1, min(MOST_LINES, int(ROWS_SHARE * free) // row_bytes))

@@ -8,9 +8,8 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.trained_files import TAIL_FILE, load_tails, predictor_fingerprint
-from qwen3_tts_morph.morph.model.tail import Tail, TailInfo, tail_logits
+from qwen3_tts_morph.morph.model.tail import Tail, TailInfo, describe_groups, tail_logits
 from qwen3_tts_morph.morph.options import GenerateOptions, LoadOptions, Sampling, TokenSampling
-from qwen3_tts_morph.morph.speech.report import describe_groups
 from qwen3_tts_morph.morph.study.sweep import measure_distances
 from qwen3_tts_morph.morph.synthesizer import Engine
 from safetensors import safe_open

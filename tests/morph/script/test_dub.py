@@ -46,7 +46,7 @@ def assembled(captions: list[Cue], seconds: list[float], limits: FitLimits | Non
 
 
 def rooms(captions: list[Cue], overrun_s: float) -> list[tuple[float, float]]:
-    found = find_rooms(captions, 1000, FitLimits(overrun=overrun_s))
+    found = find_rooms(captions, 1000, overrun_s)
     return [(start / 1000, end / 1000) for start, end in found]
 
 

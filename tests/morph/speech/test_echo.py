@@ -2,28 +2,25 @@
 
 import numpy as np
 import pytest
-import torch
-from qwen3_tts_morph.morph.decode.rows import Decoded
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import ECHO, Line
-from qwen3_tts_morph.morph.speech.takes import begins_elsewhere
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
 from qwen3_tts_morph.morph.words.alignment import Trace
+from qwen3_tts_morph.morph.words.guard import begins_elsewhere
 
 from lab.streams import render_lines
 
 FRAME = 1920
 
 
-def take(weights: list[float], loud: list[bool]) -> tuple[Decoded, np.ndarray]:
-    """Return a take whose head has these weights on the text, and which is loud or silent in each frame."""
+def take(weights: list[float], loud: list[bool]) -> tuple[Trace, np.ndarray]:
+    """Return the trace of a take with these weights on the text, and its sound, loud or silent in each frame."""
     column = np.array(weights, dtype=np.float32)
-    trace = Trace(np.zeros(len(column), dtype=np.int32), column, column)
     noise = np.random.default_rng(0).normal(0, 0.1, len(weights) * FRAME)
     wave = (noise * np.repeat(np.where(loud, 1.0, 1e-4), FRAME)).astype(np.float32)
-    return Decoded(torch.zeros(len(weights), 16, dtype=torch.int64), "eos", trace), wave
+    return Trace(np.zeros(len(column), dtype=np.int32), column, column), wave
 
 
 @pytest.mark.parametrize(
@@ -43,9 +40,9 @@ def test_sound_before_the_text_is_an_echo(before: list[float], is_loud: bool, ec
 
 
 def test_nothing_is_known_without_a_head_that_follows_the_text() -> None:
-    decoded, wave = take([0.0] * 5 + [0.2] * 20, [True] * 25)
-    assert not begins_elsewhere(decoded, wave)
-    assert not begins_elsewhere(Decoded(decoded.codes, "eos"), wave)
+    trace, wave = take([0.0] * 5 + [0.2] * 20, [True] * 25)
+    assert not begins_elsewhere(trace, wave)
+    assert not begins_elsewhere(None, wave)
     assert not begins_elsewhere(*take([0.0] * 20, [True] * 20))
 
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from qwen3_tts_morph.morph.model.tail import describe_groups
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.speech.lines import WRONG, LineReport, Spoken
-from qwen3_tts_morph.morph.speech.report import describe, describe_groups, outcome
+from qwen3_tts_morph.morph.speech.report import describe, outcome
 
 
 def spoken(name: str, text: str, frames: int, ended: str = "eos", pieces: int = 1, **more) -> Spoken:

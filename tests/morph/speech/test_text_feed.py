@@ -11,11 +11,12 @@ from typing import Any
 import kitten_text_processing
 import pytest
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
-from qwen3_tts_morph.morph.speech import pieces, text_feed
+from qwen3_tts_morph.morph.runtime import threads
+from qwen3_tts_morph.morph.runtime.threads import Pace, WakeUpEvent
+from qwen3_tts_morph.morph.speech import pieces
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.pieces import LinePieces, Piece, piece_limit
-from qwen3_tts_morph.morph.speech.text_feed import Pace, TextFeed
+from qwen3_tts_morph.morph.speech.text_feed import TextFeed
 from qwen3_tts_morph.morph.text import english
 from qwen3_tts_morph.morph.text.normalize import FIGURES as FIGURE
 from qwen3_tts_morph.morph.text.normalize import LONGEST_INPUT, NormalizedText, Normalizer, plain
@@ -183,7 +184,7 @@ def test_the_first_piece_of_a_text_of_figures_does_not_wait_for_the_others(stub_
 def test_figures_pause_for_as_long_as_they_worked_only_if_others_waited(monkeypatch) -> None:
     now, pauses = {"monotonic": 0.0, "thread_time": 0.0}, []
     clocks = SimpleNamespace(monotonic=lambda: now["monotonic"], thread_time=lambda: now["thread_time"])
-    monkeypatch.setattr(text_feed, "time", clocks)
+    monkeypatch.setattr(threads, "time", clocks)
     stopped: Any = SimpleNamespace(wait=lambda seconds: pauses.append(seconds) or len(pauses) == 4)
     pace = Pace(stopped)
 

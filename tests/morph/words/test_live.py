@@ -130,7 +130,7 @@ def test_the_words_of_a_stream_are_those_of_its_line(load, monkeypatch, trim_end
                 words += live.add(told.piece, told.text, told.begin / stream.sample_rate, told.trace)
         [line] = stream.spoken
     words += live.end(line.report.seconds)
-    monkeypatch.setattr("qwen3_tts_morph.morph.speech.takes.quiet_spans", lambda *_: [])
+    monkeypatch.setattr("qwen3_tts_morph.postprocess.ends.quiet_spans", lambda *_: [])
     final = word_times(model, line)
     assert [word.text for word in words] == [word.text for word in final]
     apart = [abs(one.start_s - other.start_s) for one, other in zip(words, final, strict=True)]
