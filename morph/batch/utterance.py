@@ -379,13 +379,14 @@ class Utterance:
             return
         if self._stopped:
             return
-        self._judge(piece, piece.end_take()[0], samples)
+        piece.waves = [samples]
+        self._judge(piece)
         is_busy = self.rows or self.ready or self.in_codec
         if not is_busy and all(piece.take is not None for piece in self.parts.pieces):
             self._end_take()
 
-    def _judge(self, piece: Piece, decoded: Decoded, wave: np.ndarray) -> None:
-        take = self.parts.judge(piece, decoded, wave, self.take)
+    def _judge(self, piece: Piece) -> None:
+        take = self.parts.judge(piece, *piece.end_take(), self.take)
         if piece.take is not None and not take.better_than(piece.take):
             take = replace(piece.take, number=self.take)
         if self.chunks is not None and not self.speech.delivery.keep:  # all of it has been delivered
@@ -424,11 +425,10 @@ class Utterance:
     def _note_piece(self, is_last: bool) -> None:
         """Note that a streamed piece has been delivered to its end."""
         piece = next(one for one in self.parts.pieces if one.take is None)
-        decoded, wave = piece.end_take()
         is_cut = is_last and self.chunks is not None and self.chunks.course == CUT
         if is_cut:
-            decoded = replace(decoded, ended=CAP)
-        self._judge(piece, decoded, wave)
+            piece.ended = CAP
+        self._judge(piece)
         if not is_last:
             return
         if is_cut:
@@ -440,8 +440,8 @@ class Utterance:
         for piece in self.parts.pieces:
             if piece.take is None:
                 piece.frames.cut(piece.decoded)
-                made, wave = piece.end_take()
-                piece.take = Take(replace(made, ended=ended), wave, ended)
+                piece.ended = ended
+                piece.take = Take(*piece.end_take(), ended)
 
     # The end
 

@@ -201,7 +201,7 @@ class _Run:
         self._wake_up = WakeUpEvent()  # set when a line has news
         self._likely = [likely_frames(str(line.text)) for line in lines]
         self._keys: dict[int, str | None] = {}  # in the cache
-        self._damage: dict[int, str] = {}  # what is wrong with cached files
+        self._notes: dict[int, str] = {}  # on damaged files in it
         self._speeches: dict[int, Speech] = {}  # of lines in work
         self._ready: dict[int, Spoken] = {}
         self._frames = self._ended = 0  # frames of the speeches that have ended, and their number
@@ -240,14 +240,12 @@ class _Run:
         try:
             return cache.find(key, line, self._options.retries)
         except DamagedLine as error:
-            self._damage[index] = str(error)
+            self._notes[index] = f"The line kept from an earlier run {error}: it was made again."
             return None
 
     def _keep(self, index: int, spoken: Spoken) -> Spoken:
         """Cache a new line; return it with notes on faults of the cache."""
-        cache, key, notes = self._how.cache, self._keys.get(index), []
-        if damage := self._damage.get(index):
-            notes.append(f"The line kept from an earlier run {damage}: it was made again.")
+        cache, key, notes = self._how.cache, self._keys.get(index), [self._notes[index]] if index in self._notes else []
         if cache is not None and key is not None and spoken.report.ended in ENDS:
             try:
                 cache.keep(key, spoken, self._options.retries)
