@@ -76,6 +76,7 @@ class _Place:
 
     @property
     def state(self) -> str:
+        """Return "running", "queued", "idle", or "silent": idle, not begun."""
         idle = "idle" if self.has_begun else "silent"
         return "running" if self.rows else "queued" if self.utterance.wants else idle
 
@@ -126,17 +127,12 @@ class Scheduler:
     def _check_room(self, utterances: Sequence[Utterance]) -> None:
         if self._waiting == math.inf:
             return
-        counts, silent = self.counts(), sum(not one.wants for one in utterances)
+        counts, silent = Counter(one.state for one in self._places.values()), sum(not one.wants for one in utterances)
         queued = len(utterances) - silent
         if queued and max(counts["queued"] + queued, counts["idle"] + 1 - sum(self._rows)) > self._waiting:
             raise Busy(f"{self._waiting:.0f} lines wait already: try again later")
         if silent and counts["silent"] + silent > self._waiting:
             raise Busy(f"{self._waiting:.0f} lines wait for their texts already: try again later")
-
-    def counts(self) -> Counter[str]:
-        """Count utterances that are "running", "queued", "idle", or "silent": idle, not begun."""
-        with self.lock:
-            return Counter(one.state for one in self._places.values())
 
     @property
     def utterances(self) -> list[Utterance]:

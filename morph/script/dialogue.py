@@ -17,9 +17,8 @@ from ..kept.render import Listener
 from ..options import GenerateOptions
 from ..speech.lines import ERROR, Line, Spoken, hash_seed, take_seed
 from ..text.pronunciation import PronunciationList, shown_text
-from ..text.scripts.cues import Cue, write_cues
+from ..text.scripts.cues import Cue, Segment, join_sentences, split_at_pauses, write_cues
 from ..text.scripts.script import Script, ScriptError, ScriptLine, parse_script, report_faults, with_mood
-from ..text.scripts.sentences import Segment, join_sentences, split_at_pauses
 from ..text.split import split_sentences
 from ..voice.voice import Voice
 from ..words.timing import WordTime, retime_words

@@ -1,18 +1,22 @@
-"""Read and write subtitle files: SRT, WebVTT, and ASS, which is only written.
+"""Read and write subtitle files (SRT, WebVTT, and ASS, which is only written), and find the times of captions.
 
 WebVTT's ``<v NAME>`` names a cue's speaker. A cue of several speakers is split into one for each, in order; they share
 its time in proportion to the lengths of their texts.
+
+The pieces of a spoken text have exact times. Within a piece, sentences are separated at a pause near the place that
+their character counts suggest; without one, both stay in one caption.
 """
 
 import html
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
 from ..names import name_key
+from ..split import split_sentences
 
 FORMATS = ("srt", "vtt", "json", "ass")  # of words with times; others have "srt" and "vtt"
 UNITS = ("word", "phrase", "sentence")  # what a cue has of them
@@ -34,6 +38,9 @@ ASS_HEAD = Path(__file__).with_name("head.ass").read_text(encoding="utf-8")
 # In ASS, braces enclose commands and a backslash begins one: a word joiner after it makes it a character.
 ASS_LETTERS = str.maketrans({"{": "(", "}": ")", "\\": "\\\u2060"})
 
+REACH = 0.5  # how far a pause may be from the expected place, relative to the shorter sentence
+
+Span = tuple[int, int]
 TimedWord = tuple[str, float, float]
 """A word with the space before it, if there is one, and the seconds at which it starts and ends."""
 
@@ -172,7 +179,7 @@ def share_time(cue: Cue, said: Sequence[tuple[str, str]]) -> list[Cue]:
     ]
 
 
-def find_rooms(cues: Sequence[Cue], sample_rate: int, overrun_s: float) -> list[tuple[int, int]]:
+def find_rooms(cues: Sequence[Cue], sample_rate: int, overrun_s: float) -> list[Span]:
     """Return the samples in which the speech of each cue may be.
 
     It may end ``overrun_s`` after its cue, but not after the start of the next cue that starts when this one
@@ -185,3 +192,47 @@ def find_rooms(cues: Sequence[Cue], sample_rate: int, overrun_s: float) -> list[
         end = min([one.end_ms + 1000 * overrun_s, *starts[later : later + 1]])
         rooms.append((round(one.start_ms * sample_rate / 1000), round(end * sample_rate / 1000)))
     return rooms
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a line that ends at a piece's end or a pause between sentences."""
+
+    letters: int
+    start: int
+    end: int
+
+
+def count_letters(text: str) -> int:
+    # Pieces may have other punctuation and spaces than the text.
+    return sum(char.isalnum() for char in text)
+
+
+def join_sentences(parts: Sequence[Segment], said: Sequence[str], shown: Sequence[str]) -> Iterator[tuple[str, Span]]:
+    """Yield texts of whole sentences with their samples: parts are joined until one ends with a sentence."""
+    ends = {letters: count for count, letters in enumerate(accumulate(map(count_letters, said)), start=1)}
+    done, begin = 0, parts[0].start
+    totals = list(accumulate(part.letters for part in parts))
+    for number, (part, total) in enumerate(zip(parts, totals, strict=True), start=1):
+        count = len(said) if number == len(parts) else ends.get(total, done)
+        if count > done:
+            yield " ".join(shown[done:count]), (begin, part.end)
+            done, begin = count, parts[min(number, len(parts) - 1)].start
+
+
+def split_at_pauses(text: str, begin: int, end: int, quiet: Sequence[Span]) -> list[Segment]:
+    """Return the parts of a piece, whose samples are ``begin`` to ``end``, by its ``quiet`` spans within them."""
+    sentences = split_sentences(text)
+    pauses = [(start, stop) for start, stop in quiet if start > 0 and stop < end - begin]
+    lengths = [len(sentence) for sentence in sentences]
+    expected = [total / sum(lengths) * (end - begin) for total in accumulate(lengths)][:-1]
+    parts: list[Segment] = []
+    waiting, last = [sentences[0]], 0
+    for sentence, place, (before, after) in zip(sentences[1:], expected, pairwise(lengths), strict=True):
+        reach = REACH * min(before, after) / sum(lengths) * (end - begin)
+        near = [(stop - start, start + stop) for start, stop in pauses if abs((start + stop) / 2 - place) <= reach]
+        if near and max(near)[1] // 2 > last:
+            parts.append(Segment(count_letters("".join(waiting)), begin + last, begin + max(near)[1] // 2))
+            waiting, last = [], max(near)[1] // 2
+        waiting.append(sentence)
+    return [*parts, Segment(count_letters("".join(waiting)), begin + last, end)]

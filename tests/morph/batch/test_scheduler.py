@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
@@ -131,8 +130,9 @@ def play(seed: int) -> None:
             world.scheduler.requeue(changed, world.now)
         else:
             world.step(chance.random() * 2)
-        counts, held = world.scheduler.counts(), Counter(id(one) for _, _, one in world.running)
-        assert counts.total() == sum(one.pieces > 0 for one in said) and counts["running"] == len(held)
+        held = {id(one) for _, _, one in world.running}
+        assert len(world.scheduler.utterances) == sum(one.pieces > 0 for one in said)
+        assert len(world.scheduler._with_rows) == len(held)
         for device in range(len(rows)):
             group = world.scheduler.group(device, world.now)
             assert group in ({one.group for _, on, one in world.running if on == device} or {None})
@@ -141,7 +141,7 @@ def play(seed: int) -> None:
         world.scheduler.requeue(one, world.now)
     left = sum(one.pieces for one in said)
     world.run(left + len(said) + 2)  # a step ends one piece at least
-    assert not world.running and not world.scheduler.counts().total() and not any(one.pieces for one in said)
+    assert not world.running and not world.scheduler.utterances and not any(one.pieces for one in said)
     assert not world.scheduler._with_rows and not world.scheduler._queues[True]
     assert not world.scheduler.wanted
 
@@ -285,7 +285,7 @@ def test_all_pieces_of_an_offline_utterance_get_rows_together() -> None:
     world, said = World([4]), Said(is_live=False, pieces=3)
     world.submit(said)
     world.step()
-    assert world.given == [said] * 3 and not world.scheduler.counts()
+    assert world.given == [said] * 3 and not world.scheduler.utterances
 
 
 def test_queued_and_silent_utterances_have_bounds_of_their_own() -> None:
@@ -329,7 +329,7 @@ def test_an_utterance_stays_on_its_device() -> None:
     world, said = World([1, 1]), Said(pieces=9)
     world.submit(said)
     world.run(9)
-    assert world.given == [said] * 9 and said.device == 0 and not world.scheduler.counts()
+    assert world.given == [said] * 9 and said.device == 0 and not world.scheduler.utterances
 
 
 def test_a_device_that_fails_gets_no_more_while_another_is_sound() -> None:
