@@ -215,7 +215,7 @@ class Speech:
     @property
     def _spoken(self) -> Spoken | None:
         self.check()
-        return self.outcome and self.outcome.spoken
+        return None if self.outcome is None else self.outcome.spoken
 
     # The backend's side
 
