@@ -73,7 +73,8 @@ def server_at(name: str, addresses: str) -> Server:
     """Return a server by the first of its addresses, with the key of this name; ValueError if unusable."""
     first, *others = addresses.split() or [""]
     if others:
-        log.warning("server %s has several addresses: the first is used; put a load balancer before them", name)
+        fix = "only the first is used; put a load balancer before them (docs/many-gpus.md)"
+        log.warning("server %s has %d addresses: %s", name, 1 + len(others), fix)
     address = first.strip().rstrip("/").removesuffix("/v1").rstrip("/")
     return Server(name, address, os.environ.get(key_variable(name), "").strip())
 
