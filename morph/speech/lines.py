@@ -105,7 +105,7 @@ class Spoken:
     spans: tuple[PieceSpan, ...] = ()  # in order; they cover the waveform except its pauses
     engine: str = ""  # which engine made it and why, for reports
     take: int = 1  # other than 1 if a word check kept another (``take_seed``)
-    speed: float = 1.0  # of the audio, relative to decoding (``script/retime.py``)
+    speed: float = 1.0  # of the audio, relative to decoding
     words: tuple[WordTime, ...] = ()  # at speed 1, if a server reports them; else the traces do
     number: int = 0  # of its caption in the file; 0 if there is none
 
