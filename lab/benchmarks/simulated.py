@@ -32,8 +32,9 @@ from qwen3_tts_morph.morph.graph import pool
 from qwen3_tts_morph.morph.graph.engine import GraphDecoder
 from qwen3_tts_morph.morph.graph.rows import LAG, Readback
 from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
+from qwen3_tts_morph.morph.waveform import incremental
 from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec, SamplesInFlight
-from qwen3_tts_morph.morph.waveform.incremental import RowStream, StepsInFlight
+from qwen3_tts_morph.morph.waveform.incremental import RowStream
 from qwen3_tts_morph.morph.words.alignment import REPORTED, AlignmentHead
 
 CODES = 64  # of a tiny checkpoint's codebook
@@ -184,8 +185,7 @@ def simulated(times: Times | None = None) -> Iterator[Timeline]:
         (BatchCodec, "_start", start_row),
         (RowStream, "_run", run),
         (RowStream, "step_s", lambda row, lines: times.step + times.line * row._size(lines)),
-        (StepsInFlight, "begin", lambda steps, _: setattr(steps, "_began", timeline.mark())),
-        (StepsInFlight, "end", lambda steps: setattr(steps, "_done", timeline.mark())),
+        (incremental, "_mark_time", lambda _: timeline.mark()),
         (SamplesInFlight, "__init__", copy_later),
         (Readback, "__init__", init_readback),
     ]

@@ -1,6 +1,7 @@
 """Read and write a checkpoint's files: untrusted JSON, and safetensors with their metadata; pickles are never read.
 
-A file cannot block, fill the memory or raise unexpected exceptions.
+A file cannot block, fill the memory or raise unexpected exceptions. The functions import safetensors, because a command
+line is read without packages.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from safetensors import SafetensorError, deserialize, safe_open
 
 from ..runtime.atomic_file import read_limited, write_atomic
 
@@ -69,6 +68,7 @@ def read_tensors(path: Path, most_bytes: int) -> tuple[dict[str, torch.Tensor], 
 
 def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Return the tensors and the metadata in a file's content; SafetensorError if it is damaged."""
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
@@ -79,6 +79,8 @@ def unpack_tensors(content: bytes) -> tuple[dict[str, torch.Tensor], dict[str, s
 
 def unpack_parts(content: bytes) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return each tensor's "dtype", "shape" and "data", and the metadata, without torch."""
+    from safetensors import deserialize
+
     return dict(deserialize(content)), _metadata_in(content)
 
 
@@ -89,12 +91,16 @@ def _metadata_in(content: bytes) -> dict[str, str]:
 
 def read_metadata(path: Path) -> dict[str, str]:
     """Return a file's metadata without reading its tensors; SafetensorError or OSError if the header is damaged."""
+    from safetensors import safe_open
+
     with safe_open(path, framework="np") as file:  # for "pt" it would open the file again
         return file.metadata() or {}
 
 
 def read_tensor(files: Sequence[Path], name: str) -> torch.Tensor:
     """Return a tensor of a checkpoint's weight files; ValueError if none has it, SafetensorError or OSError."""
+    from safetensors import safe_open
+
     for file in files:
         with safe_open(file, framework="pt") as weights:
             if name in weights.keys():  # noqa: SIM118  (not a mapping)

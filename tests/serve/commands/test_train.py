@@ -37,6 +37,6 @@ def test_unusable_options_and_folders_are_sentences(run, checkpoints, tmp_path) 
     empty = run("train", "empty", "--name", "anna", *model)
     assert empty.code == 2 and "empty has no recordings: put NAME.wav and NAME.txt into it" in empty.err
     wrong = run("train", "empty", "--name", "anna", "--rank", "0", *model)
-    assert wrong.code == 2 and "rank is 0: choose 1 or more" in wrong.err
+    assert wrong.code == 2 and "rank is 0: choose a whole number, 1 or more" in wrong.err
     named = run("train", "empty", "--name", "a/b", *model)
     assert named.code == 2 and "Traceback" not in named.err
