@@ -52,7 +52,9 @@ def error_of(response) -> dict[str, Any]:
 
 
 def test_the_first_answer_is_mp3_as_openai_gives_it(client: Client) -> None:
-    response = client.post({"input": "Hello there.", "voice": "alloy", "model": "tts-1"})
+    # Its own limit, as random weights may end at the line's, which breaks the stream off.
+    body = {"input": "Hello there.", "voice": "alloy", "model": "tts-1", "sampling": {"max_seconds": 0.8}}
+    response = client.post(body)
     assert response.status_code == 200 and response.headers["content-type"] == "audio/mpeg"
     assert len(sound_of(response.content)[0]) > 1920
     assert 0 <= int(response.headers["x-speech-seed"]) < 2**32
