@@ -99,6 +99,18 @@ class Fed:
         return iter(self._parts.get, END)
 
 
+def state_of(batch: Batch) -> str:
+    """Return what a batch knows of its lines, to tell which one never ends, and why."""
+    loop = batch.loop
+    lines = [
+        f"{one.number} {one.status.name}: {vars(one)}\n{vars(one.speech)}\n{one.chunks and vars(one.chunks)}"
+        for one in loop.scheduler.utterances
+    ]
+    rows = {row: one.number for row, one in loop._by_row.items()}
+    whole = f"rows {rows}, active {list(loop._active)}, events {len(loop.inbox.changed)}"
+    return "\n".join([f"{batch.status}", whole, *lines])
+
+
 class Machine:
     """Callers of one batch, which take random steps."""
 
@@ -148,7 +160,7 @@ class Machine:
                     speech.take()
                 elif speech.ended:
                     self.check(speech)
-            assert time.monotonic() < until, f"lines never end: {self.batch.status}"
+            assert time.monotonic() < until, f"lines never end: {state_of(self.batch)}"
             time.sleep(0.002)
 
     def feed(self) -> None:
