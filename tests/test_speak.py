@@ -70,6 +70,7 @@ def test_the_command_line_is_read_with_a_python_that_has_no_packages(tmp_path: P
     assert re.fullmatch(r"[\d.]+\n", without_packages("--version").stdout)
     done = without_packages("Yes.", "--seq-groups", "99")
     assert done.returncode == 2 and "is not a whole number from 1 to 15" in done.stderr
+    assert "first run" not in done.stderr  # it comes before the installation
     done = without_packages("Yes.", "--here")
     assert done.returncode == 1 and "has no package" in done.stderr and "Traceback" not in done.stderr
 

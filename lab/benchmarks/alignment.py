@@ -28,7 +28,8 @@ from qwen3_tts_morph.morph.frame.buffers import Buffers, PrefillBatch
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.kernels import frame as fused
-from qwen3_tts_morph.morph.words.alignment import PUBLISHED_HEADS, SCALE, AlignmentHead, TalkerShape
+from qwen3_tts_morph.morph.words.alignment import SCALE
+from qwen3_tts_morph.morph.words.head import PUBLISHED_HEADS, AlignmentHead, TalkerShape
 
 from .bench import Bench, measure_shapes, parser
 from .kernels import widened

@@ -35,7 +35,8 @@ from qwen3_tts_morph.morph.runtime.capture import CapturedGraphs
 from qwen3_tts_morph.morph.waveform import incremental
 from qwen3_tts_morph.morph.waveform.engine import LARGEST_ROW, BatchCodec, SamplesInFlight
 from qwen3_tts_morph.morph.waveform.incremental import RowStream
-from qwen3_tts_morph.morph.words.alignment import REPORTED, AlignmentHead
+from qwen3_tts_morph.morph.words.alignment import REPORTED
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 CODES = 64  # of a tiny checkpoint's codebook
 SAMPLES = 1920  # of a frame

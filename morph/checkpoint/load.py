@@ -14,7 +14,7 @@ from ..model.model import Model
 from ..model.tokens import TextTokenizer
 from ..model.weights import quantize_talker, view_heads
 from ..options import LoadOptions, Sampling
-from ..words.alignment import TalkerShape
+from ..words.head import TalkerShape
 from .configs import CODEC as FIELDS
 from .configs import check_codec, check_groups, fill_in
 from .files import read_object

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..text.profile import TextProfile
-from ..words.alignment import PUBLISHED_HEADS, AlignmentHead, TalkerShape
+from ..words.head import PUBLISHED_HEADS, AlignmentHead, TalkerShape
 from .files import read_object
 
 FILE = "morph.json"

@@ -14,7 +14,7 @@ from ..model.layers import LayerStack
 from ..model.model import Model
 from ..model.tail import tail_logits
 from ..model.weights import TensorAddresses, Weight, split_scales, view_heads
-from ..words.alignment import AlignmentHead
+from ..words.head import AlignmentHead
 
 
 @dataclass(frozen=True)

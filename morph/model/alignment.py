@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..words.alignment import NO_TOKEN, SCALE, AlignmentHead
+from ..words.alignment import NO_TOKEN, SCALE
+from ..words.head import AlignmentHead
 
 
 @dataclass(frozen=True)

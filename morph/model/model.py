@@ -15,8 +15,8 @@ from ..options import GenerateOptions, Sampling
 from ..runtime.threads import Exclusive
 from ..setting import settings_of
 from ..text.profile import TextProfile
-from ..words.alignment import AlignmentHead
 from ..words.guard import LetterTable
+from ..words.head import AlignmentHead
 from .names import KIND_NAMES, SIZE_NAMES, list_languages
 from .network import Network
 from .tail import Tail

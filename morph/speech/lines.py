@@ -19,7 +19,8 @@ from ..text.pronunciation import PronunciationList, Reading, find_readings, read
 from ..text.split import check_spoken
 from ..voice.prompt import check_streams_text
 from ..voice.voice import Voice, check_voice
-from ..words.alignment import Trace, no_word_times
+from ..words.alignment import Trace
+from ..words.head import no_word_times
 from ..words.timing import WordTime
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ from ...postprocess.ends import is_silent, quiet_times
 from ..decode.rows import Decoded
 from ..model.model import Model
 from ..text.duration import shortest_frames
-from ..words.alignment import AlignmentHead, no_word_times, token_path
+from ..words.alignment import token_path
 from ..words.guard import WordGuard, find_fault, follow_text
+from ..words.head import AlignmentHead, no_word_times
 from ..words.timing import PiecePath, WordTime, line_words, retime_words
 from .lines import CAP, ENDS, WRONG, Spoken
 

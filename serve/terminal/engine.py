@@ -18,9 +18,8 @@ from ...morph.model.names import known_language, known_speaker, list_languages
 from ...morph.options import GenerateOptions, LoadOptions, Sampling, check_strength
 from ...morph.setting import settings_of
 from ...morph.text.pronunciation import PronunciationList, read_pronunciation
-from ...morph.voice.library import clone_recording, load_source
 from ...morph.voice.voice import Voice, check_transcript
-from ...morph.words.alignment import AlignmentHead, TalkerShape, no_word_times
+from ...morph.words.head import AlignmentHead, TalkerShape, no_word_times
 from .console import Console
 from .folders import Folders
 from .sound import read_recording
@@ -199,6 +198,8 @@ def make_voice(model: Model, options: argparse.Namespace, recording: tuple[np.nd
 
 def saved_voice(word: str, folders: Folders, model: Model | None = None) -> Voice:
     """Return a voice by its file or name; ``model`` clones a recording. Errors as ``saved_file``."""
+    from ...morph.voice.library import clone_recording, load_source  # safetensors
+
     return load_source(saved_file(word, folders), None if model is None else partial(clone_recording, model))
 
 

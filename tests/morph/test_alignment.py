@@ -11,7 +11,8 @@ from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions
 from qwen3_tts_morph.morph.synthesizer import Engine
 from qwen3_tts_morph.morph.voice.prompt import Prompt, embed_frames
-from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, AlignmentHead, Trace
+from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, Trace
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 from lab.upstream.over import upstream_of
 from tests.morph import decoding

@@ -9,7 +9,8 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line, PieceSpan
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
-from qwen3_tts_morph.morph.words.alignment import AlignmentHead, Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 from lab.streams import render_lines, stream_line
 from tests.morph.decoding import same_traces

@@ -8,7 +8,7 @@ from qwen3_tts_morph.morph.checkpoint.find import demo_voice
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.checkpoint.profile import read_alignment, read_profile
 from qwen3_tts_morph.morph.text.profile import TextProfile
-from qwen3_tts_morph.morph.words.alignment import AlignmentHead, TalkerShape
+from qwen3_tts_morph.morph.words.head import AlignmentHead, TalkerShape
 
 DEFAULTS = TextProfile(longest_piece=400, normalize="", hold_end=False)
 

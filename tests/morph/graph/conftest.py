@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from qwen3_tts_morph.morph.model.model import Model
-from qwen3_tts_morph.morph.words.alignment import AlignmentHead
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 
 @pytest.fixture

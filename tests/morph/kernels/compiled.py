@@ -19,7 +19,7 @@ from qwen3_tts_morph.morph.kernels.codec.conv import convolve, residual_unit
 from qwen3_tts_morph.morph.kernels.codec.ops import SHARED_BYTES, TILES, TMA_TILES, WIDEST_UNIT
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
-from qwen3_tts_morph.morph.words.alignment import AlignmentHead
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor

@@ -14,7 +14,8 @@ from qwen3_tts_morph.morph.kernels.states import CacheSpan
 from qwen3_tts_morph.morph.model.alignment import AlignmentProbe
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerPass
 from qwen3_tts_morph.morph.model.static_cache import StaticCache, StepView
-from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, AlignmentHead
+from qwen3_tts_morph.morph.words.alignment import NO_TOKEN
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 from tests.morph.kernels.said import same_said
 from tests.morph.kernels.test_prefill import angles_of, noise, stack_of

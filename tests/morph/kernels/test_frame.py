@@ -17,7 +17,7 @@ from qwen3_tts_morph.morph.kernels import available, choose_frame, torch_passes,
 from qwen3_tts_morph.morph.kernels.frame import begin_lines, decode_frame, step_talker
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.options import Sampling, TokenSampling
-from qwen3_tts_morph.morph.words.alignment import AlignmentHead
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 from triton.runtime.interpreter import GridExecutor
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights

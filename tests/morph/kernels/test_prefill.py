@@ -16,7 +16,7 @@ from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.model.layers import TORCH_OPS, Angles, LayerPass, LayerStack
 from qwen3_tts_morph.morph.model.static_cache import FillView, SpanView, StaticCache
 from qwen3_tts_morph.morph.options import Sampling
-from qwen3_tts_morph.morph.words.alignment import AlignmentHead
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 from lab.benchmarks.random_weights import SHAPES, random_slots, random_weights
 from tests.morph.kernels.said import same_said

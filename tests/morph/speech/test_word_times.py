@@ -15,7 +15,8 @@ from qwen3_tts_morph.morph.speech.takes import check_word_times, word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, AlignmentHead, Trace
+from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, Trace
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.postprocess.stretch import Stretch
 
 from lab.streams import render_lines

@@ -13,8 +13,9 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.takes import wrong_words
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import CloneOptions, clone_voice
-from qwen3_tts_morph.morph.words.alignment import AlignmentHead, Trace
+from qwen3_tts_morph.morph.words.alignment import Trace
 from qwen3_tts_morph.morph.words.guard import WordFault
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 
 from lab.streams import render_lines, stream_line
 

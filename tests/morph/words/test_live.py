@@ -10,7 +10,8 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.speech.takes import word_times
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
-from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, AlignmentHead, Trace
+from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, Trace
+from qwen3_tts_morph.morph.words.head import AlignmentHead
 from qwen3_tts_morph.morph.words.timing import BEHIND_FRAMES, LiveWords, WordTime
 
 from lab.streams import stream_lines

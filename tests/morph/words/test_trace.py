@@ -3,7 +3,8 @@
 import json
 
 import numpy as np
-from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, PUBLISHED_HEADS, SCALE, AlignmentHead, TalkerShape, Trace
+from qwen3_tts_morph.morph.words.alignment import NO_TOKEN, SCALE, Trace
+from qwen3_tts_morph.morph.words.head import PUBLISHED_HEADS, AlignmentHead, TalkerShape
 
 NUMBERS = np.array([[NO_TOKEN, 0, 0], [1, SCALE // 2, SCALE], [4, SCALE // 4, SCALE // 2]])
 
