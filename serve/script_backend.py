@@ -5,7 +5,7 @@ A list of lines has a JSON object per line of its file:
     {"text": "Good morning.", "voice": "heart"}
     {"name": "Bob", "voice": "michael", "text": "It is 5:30.", "seed": 7, "pause": 0.5}
 
-``text`` is needed, and may have ``[pause 0.4]`` inside. ``voice`` is one of the cast and ``name`` is who speaks in the
+``text`` is required and may contain ``[pause 0.4]``. ``voice`` is a voice of the cast, and ``name`` the speaker in the
 subtitles; either may be left out. ``language``, ``seed``, ``take``, ``gain`` (dB), ``speed``, ``pitch`` (semitones) and
 ``instruct`` are as in scripts; ``pause`` is seconds of silence before the line.
 """

@@ -354,7 +354,7 @@ class Speaks(Checks, Protocol):
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """Queue lines together, as ``speak``: those that get rows begin with the same frame."""
+        """Queue several lines, as ``speak``; those that get rows share their first frame."""
 
     def check_words(self) -> None:
         """Raise ValueError if it knows no word times."""

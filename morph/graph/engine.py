@@ -298,10 +298,8 @@ class GraphDecoder:
         """Run every line's next frame; its codes are in ``report`` once the device has finished it."""
         # Stopped rows are computed too, and get their state back: a mask would cost every frame time. Their next
         # frame overwrites the key that they leave in the cache.
-        if positions > self.context:
-            self._grow(positions)
-        if self._started.unwritten:
-            self._write_texts()
+        self._grow(positions)
+        self._write_texts()
         graphs, window = self._captured, choose_window(positions)
         key, before = ("frame", *self.group, window), graphs.fallback
         run = partial(self._run, key, self.frames.decode, self.group.seq_groups, window)

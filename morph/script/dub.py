@@ -118,7 +118,7 @@ class Dub:
         }
         lines += [f"{what}: {_numbers(captions)}." for what, captions in about.items() if captions]
         if self.clipped:
-            lines.append("Captions that are heard together are too loud and are clipped: lower one with [gain -6].")
+            lines.append("Overlapping captions are too loud together and are clipped: lower one with [gain -6].")
         return "\n".join([*lines, f"The track is {len(self.track) / self.sample_rate:.3f} s long."])
 
 

@@ -100,7 +100,7 @@ def predict(
     Args:
         talker: the model's.
         batch: lines.
-        frames: indices into the batch's frames, those that the code predictor learns; None: all.
+        frames: indices of the batch's frames that the code predictor learns; None for all of them.
         shift: is added to the speaker of x-vector clones.
     """
     hidden = talker.model(batch.inputs if shift is None else batch.shift_speakers(shift))

@@ -273,7 +273,7 @@ class RowsInFlight(InFlight):
     ):
         self._start, self._unpack, self._finish = start, unpack, finish
         self._thread = ThreadPoolExecutor(1, "codec samples")
-        self._chunks = Counter(chunk.line for row in rows for chunk in row)  # those that are missing
+        self._chunks = Counter(chunk.line for row in rows for chunk in row)  # of each line, missing
         self._complete = [line for line in range(lines) if not self._chunks[line]]
         self._waiting = deque(rows)
         self._launched: deque[tuple[Row, SamplesInFlight]] = deque()

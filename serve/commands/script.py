@@ -201,11 +201,8 @@ class ScriptFolder:
         if there is not None:
             with explaining(there, "renamed", "choose another folder with --out"):
                 os.replace(there, file)
-        with suppress(ValueError):
-            if not self.options.again:
-                read_recording(file)
-                return file
-        write_sound(file, spoken.waveform, spoken.sample_rate)
+        if self.options.again or not is_readable(file):
+            write_sound(file, spoken.waveform, spoken.sample_rate)
         return file
 
     def read(self, number: int) -> Spoken:
@@ -254,6 +251,14 @@ def open_folder(options: argparse.Namespace, console: Console) -> Iterator[Scrip
 def outputs(options: argparse.Namespace) -> tuple[Path, Path, Path]:
     track, srt, vtt = (options.out / f"{options.file.stem}.{kind}" for kind in (options.format, "srt", "vtt"))
     return track, srt, vtt
+
+
+def is_readable(path: Path) -> bool:
+    try:
+        read_recording(path)
+    except ValueError:
+        return False
+    return True
 
 
 def read_version(path: Path) -> Any:

@@ -260,8 +260,8 @@ class RemoteSpeaks(AbstractContextManager["RemoteSpeaks"]):
 
     def check_words(self) -> None:
         if not self.facts.tells_words:
-            fix = "start this pack's server there with a checkpoint that has an alignment head, as the demo voice"
-            raise ValueError(f"server {self.facts} does not say when words are heard: {fix}, or do without them")
+            fix = "start this pack's server there with a checkpoint that has an alignment head (the demo voice has one)"
+            raise ValueError(f"server {self.facts} reports no word times: {fix}, or do without them")
 
     def words(self, spoken: Spoken) -> tuple[WordTime, ...]:
         self.check_words()

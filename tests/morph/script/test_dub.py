@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_heard_in_full_and_the_next_one_waits_and_both_are_
     first, second, _ = made.placed
     assert (first.speed, first.wanted, first.end) == (1.25, 2, round(1.6 * RATE))
     assert starts(made) == [0, 1.6, 3] and second.speed == 1, "there is room enough where it is moved to"
-    assert np.array_equal(made.track[second.start : second.end], second.spoken.waveform), "nothing else is heard"
+    assert np.array_equal(made.track[second.start : second.end], second.spoken.waveform), "another line is mixed in"
     assert made.misfits == (
         f"{IS_TOO_LONG}\n"
         "Caption 8 (00:00:01,000, 'Hello.') starts 0.60 s later than its time, because an earlier one goes on."
