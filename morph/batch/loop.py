@@ -244,7 +244,7 @@ class Loop:
         if len(groups) <= 1:
             return self._make_frame(*groups)
         # Another group, if all lines of one wait for text.
-        return any(self._make_frame(self.scheduler.group(self._device, time.perf_counter())) for _ in groups)
+        return any(map(self._make_frame, self.scheduler.groups(self._device, time.perf_counter())))
 
     def _make_frame(self, group: Group | None = None) -> bool:
         if goes_on := self._decoding.step(group):

@@ -7,7 +7,7 @@
     scheduler.release(utterance, now)                    # a piece has ended, and its row is free
     scheduler.requeue(utterance, now)                    # what it wants, its deadline or ``is_live`` has changed
     scheduler.remove(utterance)                          # it has ended, wherever it was
-    scheduler.group(device, now)                         # whose rows make the next frame
+    scheduler.groups(device, now)                        # whose rows make the next frame
 
 An utterance is queued while it ``wants`` rows, idle while it wants and has none; it may have rows and be queued for
 more. A long text is released and queued again after each piece, so it keeps its row only if nobody needs it more.
@@ -37,7 +37,7 @@ import math
 import threading
 from bisect import insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -223,19 +223,20 @@ class Scheduler:
             least = LESS_S + BEGUN_S * (not queued.has_begun)
             return most if _left(most, most.deadline(now), now) - left > least else None
 
-    def group(self, device: int, now: float) -> Group | None:
-        """Return the group whose rows make the device's next frame; None if no row is held."""
+    def groups(self, device: int, now: float) -> Iterator[Group]:
+        """Yield each group with rows once, for the device's next frame: another is asked for if one makes none."""
+        ends: dict[Group, float] = {}
+        stepped = self._stepped[device]
         with self.lock:
-            places = self._beside(device)
-        groups, stepped = {one.utterance.group for one in places}, self._stepped[device]
-        if len(groups) <= 1:
-            return next(iter(groups), None)
-        if stepped >= groups:
+            for place in self._beside(device):
+                one = place.utterance
+                end = one.deadline(now) if place.is_live else math.inf
+                ends[one.group] = min(end, ends.get(one.group, math.inf))
+        if stepped >= ends.keys():
             stepped.clear()
-        left = [one for one in places if one.utterance.group not in stepped]
-        first = min(left, key=lambda one: one.utterance.deadline(now) if one.is_live else math.inf)
-        stepped.add(first.utterance.group)
-        return first.utterance.group
+        for group in sorted(ends, key=lambda group: (group in stepped, ends[group])):
+            stepped.add(group)
+            yield group
 
     def _best(self, device: int, now: float, may_begin: bool = True) -> _Place | None:
         stream = self._first(True, device, now, may_begin)

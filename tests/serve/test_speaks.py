@@ -450,7 +450,7 @@ def test_words_have_times_also_of_kept_lines_and_at_another_speed(teller, teller
 
 
 def test_what_says_no_word_times_says_so_before_a_line_is_spoken(way: Way) -> None:
-    with way.open(1) as speaks, pytest.raises(ValueError, match=r"words .*, or do without them"):
+    with way.open(1) as speaks, pytest.raises(ValueError, match=r"times.*, or do without them"):
         speaks.check_words()
 
 
