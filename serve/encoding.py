@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeAlias
@@ -169,12 +170,8 @@ class Encoders:
 def encode_all(sample_rate: int) -> None:
     """Encode silence in every format, streamed and complete, and change its speed: that loads libraries."""
     silence = np.zeros(4800, dtype=np.float32)
-    speed = SpeedChange(1.5, sample_rate)
-    speed.add(silence)
-    speed.finish()
     for name in SERVED:
-        encode(silence, sample_rate, name)
-        encoder = open_encoder(name, sample_rate)
-        encoder.add(silence)
-        encoder.finish()
-        encoder.close()
+        encode_whole([silence], sample_rate, 1.5, name)
+        with closing(open_encoder(name, sample_rate)) as encoder:
+            encoder.add(silence)
+            encoder.finish()

@@ -23,25 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..morph.model.names import known_language
-from ..morph.options import MOST_SEED, GenerateOptions
+from ..morph.options import GenerateOptions
 from ..morph.setting import Setting
 from ..morph.text.encoding import check_encodable
 from ..morph.text.names import name_key
-from ..morph.text.scripts.script import (
-    HIGHEST_GAIN_DB,
-    LOWEST_GAIN_DB,
-    MOST_TAKES,
-    Script,
-    ScriptError,
-    ScriptLine,
-    check_script,
-    parse_script,
-    report_faults,
-)
+from ..morph.text.scripts.script import LIMITS, Script, ScriptLine, check_script, parse_script, report_faults
 from ..morph.text.split import MAX_PAUSE_S, check_spoken
 from ..morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Character, join_characters, named_characters
 from ..morph.voice.voice import Voice
-from ..postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from .remote.servers import NAMELESS, find_server, server_at
 from .terminal import engine
 from .terminal.console import Console
@@ -63,14 +52,8 @@ if TYPE_CHECKING:
 NARRATOR = "NARRATOR"
 ADDRESS = ("http://", "https://")
 TEXTS = ("text", "voice", "name", "language", "instruct")
-NUMBERS = {
-    "seed": Setting(0, low=0, high=MOST_SEED, name="seed"),
-    "take": Setting(1, low=1, high=MOST_TAKES, name="take"),
-    "gain": Setting(0.0, low=LOWEST_GAIN_DB, high=HIGHEST_GAIN_DB, name="gain"),
-    "speed": Setting(1.0, low=LOWEST_SPEED, high=HIGHEST_SPEED, name="speed"),
-    "pitch": Setting(0.0, low=-MOST_SEMITONES, high=MOST_SEMITONES, name="pitch"),
-    "pause": Setting(0.0, low=0, high=MAX_PAUSE_S, name="pause"),
-}
+NUMBERS = {name: Setting(low, low=low, high=high, name=name) for name, (low, high, _) in LIMITS.items()}
+NUMBERS["pause"] = Setting(0.0, low=0, high=MAX_PAUSE_S, name="pause")
 KEYS = (*TEXTS, *NUMBERS)
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 Read = TypeVar("Read")
@@ -262,7 +245,7 @@ def read_script(text: str) -> Reader[NamedScript]:
 def parse_lines(text: str) -> tuple[Script, dict[str, str]]:
     """Return lines in JSON as a script, whose names are those of the subtitles, and the voice of each name.
 
-    Voices are names of the cast, "" for the narrator. ScriptError names the faulty lines.
+    Voices are names of the cast, "" for the narrator. ValueError names the faulty lines.
     """
     items: list[ScriptLine | float] = []
     voices: dict[str, str] = {}
@@ -275,9 +258,9 @@ def parse_lines(text: str) -> tuple[Script, dict[str, str]]:
         except ValueError as error:
             errors.append((number, str(error)))
     if errors:
-        raise ScriptError(report_faults(errors, "the list"))
+        raise ValueError(report_faults(errors, "the list"))
     if not voices:
-        raise ScriptError('there is no line to speak: write objects such as {"text": "Hello."}')
+        raise ValueError('there is no line to speak: write objects such as {"text": "Hello."}')
     return Script(tuple(items)), voices
 
 

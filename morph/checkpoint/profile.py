@@ -1,6 +1,7 @@
 """Read a checkpoint's own settings: an optional ``morph.json`` beside its config.json, which upstream ignores."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ ALIGNMENT = "alignment"
 
 def read_profile(path: Path) -> TextProfile:
     """Return a checkpoint's text profile, or the defaults; ValueError, naming the field, for a damaged FILE."""
-    try:
-        given = _read(path)
+    with _reading(path) as given:
         given.pop(ALIGNMENT, None)
         unknown = sorted(given.keys() - {field.name for field in fields(TextProfile)})
         if unknown:
@@ -24,8 +24,6 @@ def read_profile(path: Path) -> TextProfile:
         if given.get("normalize", "") is None:
             given["normalize"] = ""
         return TextProfile(**given)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from error
 
 
 def read_alignment(path: Path, shape: TalkerShape) -> AlignmentHead | None:
@@ -34,13 +32,10 @@ def read_alignment(path: Path, shape: TalkerShape) -> AlignmentHead | None:
     In FILE it is ``"alignment": {"layer": 1, "head": 0, "lead_ms": 0}``, or null for none; ``lead_ms`` may be left out.
     Errors as ``read_profile``.
     """
-    try:
-        given = _read(path)
+    with _reading(path) as given:
         if ALIGNMENT not in given:
             return PUBLISHED_HEADS.get(shape)
         return None if given[ALIGNMENT] is None else _head(given[ALIGNMENT], shape)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from error
 
 
 def _head(given: Any, shape: TalkerShape) -> AlignmentHead:
@@ -61,12 +56,12 @@ def _head(given: Any, shape: TalkerShape) -> AlignmentHead:
     return head
 
 
-def _read(path: Path) -> dict[str, Any]:
+@contextmanager
+def _reading(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield FILE's object, {} without one; ValueError names the checkpoint for any fault in it."""
     file = path / FILE
-    return read_object(file) if file.exists() else {}
-
-
-def _damaged(path: Path, error: Exception) -> ValueError:
-    return ValueError(
-        f"checkpoint {path.name} has a damaged {FILE} ({error}): correct it, or delete it for the defaults"
-    )
+    try:
+        yield read_object(file) if file.exists() else {}
+    except (OSError, ValueError) as error:
+        fix = "correct it, or delete it for the defaults"
+        raise ValueError(f"checkpoint {path.name} has a damaged {FILE} ({error}): {fix}") from error

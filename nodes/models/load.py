@@ -7,36 +7,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import comfy.model_management as management
 import torch
 from comfy_api.latest import io
 
+from ...morph.checkpoint import find
 from ...morph.checkpoint.adapter_file import read_adapter
 from ...morph.checkpoint.download import fetch_checkpoint
-from ...morph.checkpoint.find import (
-    ADAPTER_FOLDERS,
-    DEMO_VOICE,
-    PUBLISHED,
-    fingerprint,
-    list_adapters,
-    list_checkpoints,
-    resolve_checkpoint,
-)
 from ...morph.checkpoint.load import choose_attention, choose_dtype
 from ...morph.hearing.whisper import Whisper, load_whisper
 from ...morph.options import ADAPTER_STRENGTH, LoadOptions
 from ...morph.setting import settings_of
+from ...serve.remote.facts import ServerFacts
 from ...serve.remote.servers import Server, find_server, listed_servers
 from .. import inputs
 from ..folders import folders
 from ..inputs import ModelSocket, listed, schema
 from ..page.progress import NodeProgress, show_progress
 from .values import AnyModel, LoadedModel, ManagedModel, ServedModel, check_model, load_managed, shown
-
-if TYPE_CHECKING:
-    from ...serve.remote.facts import ServerFacts
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +72,6 @@ def load_recogniser(size: str, progress: NodeProgress) -> Whisper:
     return load_whisper(size, folders().recognisers)
 
 
-NOT_LISTED = f"cannot list the model folders; still offered are {DEMO_VOICE} and the published checkpoints"
 NO_ADAPTER = "(no adapter is there)"
 SETTINGS = settings_of(LoadOptions)
 
@@ -92,11 +81,7 @@ class LoadModel(io.ComfyNode):
         "MorphTTSLoadModel",
         advanced="precision attention engine weights device",
         inputs=lambda: [
-            inputs.choice(
-                "checkpoint",
-                [DEMO_VOICE, *listed(NOT_LISTED, lambda: list_checkpoints(folders().checkpoints)), *PUBLISHED],
-                DEMO_VOICE,
-            ),
+            inputs.choice("checkpoint", offered_checkpoints(), find.DEMO_VOICE),
             *(inputs.setting(name, LoadOptions, optional=name == "weights") for name in SETTINGS),
             inputs.choice("device", device_options(), DEFAULT, optional=True),
             ModelSocket.Input("more_models", optional=True),
@@ -110,15 +95,15 @@ class LoadModel(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, checkpoint: str | None = None, **_: object) -> list[tuple[str, int, int]]:
         """Change with the checkpoint's files, so that ComfyUI loads it again. ``checkpoint`` is None if it is wired."""
-        path = None if checkpoint is None else resolve_checkpoint(checkpoint, folders().checkpoints)
-        return [] if path is None else fingerprint(path)
+        path = None if checkpoint is None else find.resolve_checkpoint(checkpoint, folders().checkpoints)
+        return [] if path is None else find.fingerprint(path)
 
     @classmethod
     def execute(
         cls, checkpoint: str, device: str = DEFAULT, more_models: ManagedModel | None = None, **chosen: str
     ) -> io.NodeOutput:
         options, more = LoadOptions(**chosen), models_of(more_models)
-        path = resolve_checkpoint(checkpoint, folders().checkpoints)
+        path = find.resolve_checkpoint(checkpoint, folders().checkpoints)
         with show_progress(cls.hidden.unique_id) as progress:
             if path is None:
                 progress.say(f"downloading {checkpoint}")
@@ -134,13 +119,19 @@ class LoadModel(io.ComfyNode):
         return io.NodeOutput(ManagedModel(models))
 
 
+def offered_checkpoints() -> list[str]:
+    failed = f"cannot list the model folders; still offered are {find.DEMO_VOICE} and the published checkpoints"
+    found = listed(failed, lambda: find.list_checkpoints(folders().checkpoints))
+    return [find.DEMO_VOICE, *found, *find.PUBLISHED]
+
+
 def judge_model(given: Mapping[str, Any]) -> bool | str:
     """Return whether a model can be loaded with these inputs, before anything runs or is downloaded."""
     device, precision = given.get("device"), given.get("precision")
     verdict = inputs.judge(
         **{name: (one.check, given.get(name)) for name, one in SETTINGS.items()},
         device=(check_device_option, device),
-        checkpoint=(lambda name: resolve_checkpoint(name, folders().checkpoints), given.get("checkpoint")),
+        checkpoint=(lambda name: find.resolve_checkpoint(name, folders().checkpoints), given.get("checkpoint")),
     )
     if verdict is not True or not isinstance(precision, str):  # wired, or a broken link
         return verdict
@@ -189,9 +180,7 @@ class LoadLora(io.ComfyNode):
         "MorphTTSLoadLora",
         inputs=lambda: [
             ModelSocket.Input("model"),
-            inputs.choice(
-                "adapter", listed("cannot list the adapters", lambda: list_adapters(folders().adapters), NO_ADAPTER)
-            ),
+            inputs.choice("adapter", listed("cannot list the adapters", list_adapters, NO_ADAPTER)),
             inputs.number("strength", 1.0, (ADAPTER_STRENGTH.low, ADAPTER_STRENGTH.high, 0.05)),
         ],
         outputs=[ModelSocket.Output("adapted_model")],
@@ -202,7 +191,7 @@ class LoadLora(io.ComfyNode):
 
     # ComfyUI loads the adapter again if its files have changed.
     fingerprint_inputs = inputs.changing(
-        "adapter", lambda name: None if name is None else fingerprint(find_adapter(name))
+        "adapter", lambda name: None if name is None else find.fingerprint(find_adapter(name))
     )
 
     @classmethod
@@ -214,12 +203,16 @@ class LoadLora(io.ComfyNode):
             return io.NodeOutput(model.with_adapter(read_adapter(path), strength))
 
 
+def list_adapters() -> dict[str, Path]:
+    return find.list_adapters(folders().adapters)
+
+
 def find_adapter(name: str) -> Path:
     """Return an adapter's folder by its label in the list; ValueError for another name."""
     if name == NO_ADAPTER:
-        places = " or ".join(f"models/{folder}" for folder in ADAPTER_FOLDERS)
+        places = " or ".join(f"models/{folder}" for folder in find.ADAPTER_FOLDERS)
         raise ValueError(f"adapter is {name!r}: copy the folder that peft wrote into {places} and press R")
-    found = list_adapters(folders().adapters)
+    found = list_adapters()
     if not isinstance(name, str) or name not in found:  # ComfyUI's API accepts any JSON value
         raise ValueError(f"adapter is {name!r}, which is not there: press R to reload the list and choose another")
     return found[name]

@@ -24,11 +24,11 @@ from ...morph.voice.create import design_voice, preset_voice
 from ...morph.voice.library import clone_recording
 from ...morph.voice.recording import Recording
 from ...morph.voice.voice import Voice, check_design
+from ...serve.remote.facts import ServerFacts
 
 if TYPE_CHECKING:
     from ...morph.batch.speech import Speaks
     from ...morph.synthesizer import Engine, Synthesizer
-    from ...serve.remote.facts import ServerFacts
 
 log = logging.getLogger(__name__)
 

@@ -183,15 +183,10 @@ def builder(root: str, arguments: dict[str, Any]) -> Callable[[], Starlette]:
 
     def build() -> Any:
         import importlib
-        import importlib.util
+        import runpy
 
-        name = "qwen3_tts_morph"
-        if importlib.util.find_spec(name) is None:
-            spec = importlib.util.spec_from_file_location("pack", f"{root}/pack.py")
-            module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-            spec.loader.exec_module(module)  # type: ignore[union-attr]
-            module.load()
-        return importlib.import_module(f"{name}.serve.process.ray_server").make_replica(arguments)
+        pack = runpy.run_path(f"{root}/pack.py")["load"]()
+        return importlib.import_module(f"{pack.__name__}.serve.process.ray_server").make_replica(arguments)
 
     return build
 

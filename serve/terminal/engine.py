@@ -51,14 +51,11 @@ def read_config(path: Path) -> CheckpointConfig | None:
     """Return the config of a checkpoint's folder; None if it is damaged: loading it reports why."""
     try:
         talker = read_object(path / "config.json")["talker_config"]
-        speakers, languages = talker["spk_id"], talker["codec_language_id"]
-        shape = TalkerShape(*(talker[name] for name in SHAPE))
-        alignment = read_alignment(path, shape)
-    except (OSError, ValueError, KeyError, TypeError):
+        speakers, languages = tuple(talker["spk_id"].keys()), tuple(list_languages(talker["codec_language_id"]))
+        alignment = read_alignment(path, TalkerShape(*(talker[name] for name in SHAPE)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    if not isinstance(speakers, dict) or not isinstance(languages, dict):
-        return None
-    return CheckpointConfig(path.resolve().name, tuple(speakers), tuple(list_languages(languages)), alignment)
+    return CheckpointConfig(path.resolve().name, speakers, languages, alignment)
 
 
 def folders_of(options: argparse.Namespace) -> Folders:
