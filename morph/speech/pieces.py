@@ -18,7 +18,7 @@ from ..model.model import Model
 from ..options import IGNORE, GenerateOptions, Sampling
 from ..text.duration import expected_frames, longest_frames, minimum_frames, shortest_frames
 from ..text.normalize import NormalizedText, Normalizer, join_normalized
-from ..text.pieces import split_arriving
+from ..text.pieces import ArrivingPieces
 from ..text.pronunciation import Reading, mark_notes, replaced, shown_text
 from ..text.split import read_pauses, without_pauses
 from ..voice.prompt import Prompt, PromptBuilder
@@ -91,18 +91,20 @@ class LinePieces:
         self._unread = len(paused.parts)
         for part, pause_s in zip(paused.parts, paused.pauses_s, strict=False):
             self.silence += pause_s
-            for words in split_arriving(self._write_out(part, normalizer), self.limit):
-                if any(map(str.isalnum, words)):
-                    number, before_s, self.silence = next(self._numbers), self.silence, 0.0
-                    yield Piece(normalizer.close(words), self.line.seed + number, number + 1, before_s)
+            self._written.append(part)
+            pieces = ArrivingPieces(self.limit)
+            for said in normalizer.parts(part, self.line.language):
+                self._spoken.append(said)
+                yield from self._number(pieces.add(said.text, said.ends))
+            self._unread -= 1
+            yield from self._number(pieces.end())
         self.silence += paused.pauses_s[-1]
 
-    def _write_out(self, part: str, normalizer: Normalizer) -> Iterator[tuple[str, bool]]:
-        self._written.append(part)
-        for said in normalizer.parts(part, self.line.language):
-            self._spoken.append(said)
-            yield said.text, said.ends
-        self._unread -= 1
+    def _number(self, texts: Sequence[str]) -> Iterator[Piece]:
+        for text in texts:
+            if any(map(str.isalnum, text)):
+                number, before_s, self.silence = next(self._numbers), self.silence, 0.0
+                yield Piece(self.normalizer.close(text.strip()), self.line.seed + number, number + 1, before_s)
 
     def end_text(self, pieces: Sequence[Piece]) -> None:
         """Note that these are all pieces of the text: the seeds of later takes depend on their number."""

@@ -35,7 +35,6 @@ UNITS = {
     "£": (("pound", "pounds"), ("penny", "pence")),
     "€": (("euro", "euros"), ("cent", "cents")),
 }
-LANGUAGES = ("auto", "english")  # texts in other languages are not changed
 LONGEST_INPUT = 160  # characters: the library's time and memory grow faster than linearly
 # Sentences without any of this skip the library, which takes 3 to 10 ms per character, most in rows of figures (one
 # core of an AMD EPYC beside other programs, 2026-11-26).
@@ -108,10 +107,12 @@ class Normalizer:
 
     def is_quick(self, text: str, spoken_in: str = "auto") -> bool:
         """Return whether the library is not needed: it may take seconds for a long sentence full of figures."""
-        return not self._is_english(spoken_in) or not FIGURES.search(text)
+        return self._written_in(spoken_in) != "en" or not FIGURES.search(text)
 
-    def _is_english(self, spoken_in: str) -> bool:
-        return self.language == "en" and spoken_in.strip().lower() in LANGUAGES
+    def _written_in(self, spoken_in: str) -> str:
+        """Return the code of the language in which a line is written out, "" if it is spoken as it is."""
+        names = {"en": "english", **other_numbers.LANGUAGES}
+        return self.language if spoken_in.strip().lower() in ("auto", names.get(self.language)) else ""
 
     def write_out(self, text: str, spoken_in: str = "auto") -> NormalizedText:
         """Normalize a text; ``spoken_in`` is the language of the line."""
@@ -120,12 +121,10 @@ class Normalizer:
     def parts(self, text: str, spoken_in: str = "auto") -> Iterator[NormalizedText]:
         """Yield the result of ``write_out`` in parts: sentences, or for long ones a part per call of the library."""
         # A sentence that ended at a new line gets a stop, so that it still ends there.
-        if other_numbers.is_spoken(self.language, spoken_in):
-            said, missing = other_numbers.write_numbers(text, self.language)
+        language = self._written_in(spoken_in)
+        if language != "en":
+            said, missing = other_numbers.write_numbers(text, language) if language else (text, [])
             yield NormalizedText(said, tuple(missing))
-            return
-        if not self._is_english(spoken_in):
-            yield NormalizedText(text)
             return
         clean = plain(text)
         notes, sentences = _notes_on(clean), split_sentences(clean)

@@ -20,11 +20,6 @@ NUMBER = re.compile(
 MISSING = "numbers were spoken as they are: num2words is not installed (run python -m pip install num2words)"
 
 
-def is_spoken(language: str, spoken_in: str) -> bool:
-    """Return whether a checkpoint with this language code writes out lines in ``spoken_in`` (a name, or auto)."""
-    return language in LANGUAGES and spoken_in.strip().lower() in ("auto", LANGUAGES[language])
-
-
 def write_numbers(text: str, language: str) -> tuple[str, list[str]]:
     """Return a text with its numbers as words, and notes on failures; ``language`` is a key of LANGUAGES."""
     if not NUMBER.search(text):

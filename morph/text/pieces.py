@@ -5,11 +5,10 @@ A sentence or a piece is given once later text cannot change it.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 from .pronunciation import is_mark_begun, join_marks
-from .split import CLOSERS, Mark, sentence_marks
+from .split import CLOSERS, Mark, cut_at, sentence_marks
 
 NOTE_BEGUN = r"\[\d{0,3}\Z"  # a note's mark, without its end: it belongs to the sentence before it
 NOTE_BEGUN_BEHIND_MARK = re.compile(rf"(?<![.!?…])[.!?…]+{CLOSERS}{NOTE_BEGUN}")
@@ -39,49 +38,43 @@ class ArrivingSentences:
         self.certain = 0  # no mark before this position can end a sentence any more
         self._scanned = 0  # the length of the rest at the last scan
 
-    def add(self, part: str) -> list[str]:
-        """Add the next part of the text; return the sentences that are now certain."""
+    def add(self, part: str, ends: bool = False) -> list[str]:
+        """Add the next part of the text; return the sentences that are now certain.
+
+        ``ends``: the part after it begins with a capital letter or a sign, so a sentence may end with this one.
+        """
         self.rest += part
+        if ends:
+            found = [mark.end for mark in sentence_marks(f"{self.rest} A", self.certain) if mark.is_end]
+            if found and found[-1] == len(self.rest):
+                return self._cut(found)
         waiting, new = self._scanned - self.certain, len(self.rest) - self._scanned
         # Only a long run of spaces or marks waits so long. To rescan it for each part would take quadratic time.
         if waiting > LONGEST_WAIT and new * RESCAN_SHARE < waiting:
             return []
-        return self._scan()
-
-    def close(self) -> list[str]:
-        """Return all sentences if the rest ends one, given that the next begins with a capital letter or a sign."""
-        ends = self._ends_of(f"{self.rest} A")
-        return self._cut(ends) if ends and ends[-1] == len(self.rest) else []
-
-    def end(self) -> list[str]:
-        return self._cut([*self._ends_of(self.rest), len(self.rest)])
-
-    def _ends_of(self, text: str) -> list[int]:
-        return [mark.end for mark in sentence_marks(text, 0, (self.certain, len(text))) if mark.is_end]
-
-    def _cut(self, ends: Sequence[int]) -> list[str]:
-        found = [self.rest[begin:end] for begin, end in pairwise([0, *ends])]
-        last = ends[-1] if ends else 0
-        self.rest = self.rest[last:]
-        self.certain, self._scanned = max(0, self.certain - last), max(0, self._scanned - last)
-        return found
-
-    def _scan(self) -> list[str]:
-        text = self.rest
-        ends: list[int] = []
-        undecided: list[Mark] = []
-        begun = NOTE_BEGUN_BEHIND_MARK.search(text, self.certain)
-        scanned = begun.start() if begun else len(text)
-        for mark in sentence_marks(text, 0, (self.certain, len(text))):
+        found, undecided = [], list[Mark]()
+        begun = NOTE_BEGUN_BEHIND_MARK.search(self.rest, self.certain)
+        for mark in sentence_marks(self.rest, self.certain):
             behind = NEXT_BEGUN if mark.is_end else NEXT_WHOLE
-            if text[mark.end - 1] != "\n" and not behind.match(text, mark.end):
+            if self.rest[mark.end - 1] != "\n" and not behind.match(self.rest, mark.end):
                 undecided.append(mark)
             elif mark.is_end:
-                ends += [*(one.end for one in undecided if one.is_end), mark.end]
+                found += [*(one.end for one in undecided if one.is_end), mark.end]
                 undecided = []
-        self._scanned = len(text)
-        self.certain = min(scanned, undecided[0].start) if undecided else scanned
-        return self._cut(ends)
+        self._scanned = len(self.rest)
+        self.certain = min([begun.start() if begun else len(self.rest), *(mark.start for mark in undecided[:1])])
+        return self._cut(found)
+
+    def end(self) -> list[str]:
+        return self._cut(
+            [*(mark.end for mark in sentence_marks(self.rest, self.certain) if mark.is_end), len(self.rest)]
+        )
+
+    def _cut(self, ends: Sequence[int]) -> list[str]:
+        *found, self.rest = cut_at(self.rest, ends)
+        last = ends[-1] if ends else 0
+        self.certain, self._scanned = max(0, self.certain - last), max(0, self._scanned - last)
+        return found
 
 
 class Sentences:
@@ -129,77 +122,82 @@ def split_text(text: str, max_chars: int = 400) -> list[str]:
         raise ValueError("text is empty: type what is to be spoken")
     if max_chars < 0:
         raise ValueError(f"max_chars is {max_chars}: give the longest piece in characters, or 0 to never split")
-    return list(split_arriving([(text, True)], max_chars))
+    return list(filter(None, map(str.strip, cut_text(text, max_chars))))
 
 
 def cut_text(text: str, longest: int) -> list[str]:
     """Return the pieces of ``split_text`` with the white space around them: joined, they are the text."""
-    return list(_pack(_Cutter(longest).cut([(text, True)]), longest))
+    pieces = ArrivingPieces(longest)
+    return list(filter(None, [*pieces.add(text), *pieces.end()]))
 
 
-def split_arriving(parts: Iterable[tuple[str, bool]], max_chars: int) -> Iterator[str]:
-    """Yield the pieces (``split_text``) of a text that comes in parts, each with whether a sentence ends with it.
+class ArrivingPieces:
+    """Cuts a text that arrives in parts into the pieces of ``split_text``, once later text cannot change them.
 
-    A sentence must not begin with a lower-case letter or a digit, as the normalizer ensures. Only a piece or two are
-    buffered; of a longer part without a comma ``even_from`` characters, since its pieces are of similar length.
+    ``limit`` is their longest, 0 for any. Only a piece or two are buffered; of a longer part without a comma
+    ``even_from`` characters, since its pieces are of similar length.
     """
-    limit = max_chars or sys.maxsize
-    for piece in _pack(_Cutter(limit).cut(parts), limit):
-        if words := piece.strip():
-            yield words
 
-
-class _Cutter:
-    """Cuts a text into parts of at most ``limit`` characters: sentences, or parts of long ones."""
-
-    # Parts, here and below, include the white space around them: joined, they are the text.
+    # Sentences, parts of long ones, and pieces include the white space around them: joined, they are the text.
 
     def __init__(self, limit: int):
-        self._limit = limit
+        self._limit = limit = limit or sys.maxsize
         # From this length on, equal parts of a text, plus WORD_TO_SPARE, are as long as the limit.
         self.even_from = limit * -(-limit // WORD_TO_SPARE)
+        self._sentences = ArrivingSentences()
         self._given = 0  # characters of the open sentence
         self._level = SENTENCE  # of the open sentence; another one if it is too long
+        self._open = ""  # the last piece, which may get longer
 
-    def cut(self, parts: Iterable[tuple[str, bool]]) -> Iterator[str]:
-        sentences = ArrivingSentences()
-        for number, (text, ends) in enumerate((text, ends) for text, ends in parts if text):
-            spaced = f" {text}" if number else text
-            for sentence in [*sentences.add(spaced), *(sentences.close() if ends else ())]:
-                yield from self._end(sentence)
-            yield from self._go_on(sentences.rest, sentences.rest[: sentences.certain].rstrip())
-        for sentence in sentences.end():
-            yield from self._end(sentence)
+    def add(self, text: str, ends: bool = True) -> list[str]:
+        """Add a part, with a space between it and the one before; return the pieces that are now certain.
 
-    def _end(self, sentence: str) -> Iterator[str]:
+        ``ends``: whether a sentence ends with it. None may begin with a lower-case letter or a digit, as the
+        normalizer ensures.
+        """
+        if not text:
+            return []
+        sentences = self._sentences
+        found = sentences.add(f" {text}" if self._open or sentences.rest else text, ends)
+        parts = [part for sentence in found for part in self._end(sentence)]
+        parts += self._go_on(sentences.rest, sentences.rest[: sentences.certain].rstrip())
+        *pieces, self._open = _pack([self._open, *parts], self._limit)
+        return pieces
+
+    def end(self) -> list[str]:
+        """Return the pieces that are left."""
+        parts = [part for sentence in self._sentences.end() for part in self._end(sentence)]
+        return _pack([self._open, *parts], self._limit)
+
+    def _end(self, sentence: str) -> list[str]:
+        """Return the parts of a sentence, or of its rest if some are given already."""
         rest, level = sentence[self._given :], self._level
         self._given, self._level = 0, SENTENCE
         if level == SENTENCE and len(rest.strip()) <= self._limit:
-            yield rest
-            return
-        clauses = _between(rest, (match.end() for match in CLAUSE_END.finditer(rest)))
-        if level == WORDS:
-            yield from _words(next(clauses), self._limit, self._limit)
-        for clause in clauses:
-            yield from _even(clause, self._limit)
+            return [rest]
+        clauses = cut_at(rest, (match.end() for match in CLAUSE_END.finditer(rest)))
+        begun = _words(clauses.pop(0), self._limit, self._limit) if level == WORDS else []
+        return [*begun, *(part for clause in clauses for part in _even(clause, self._limit))]
 
-    def _go_on(self, text: str, known: str) -> Iterator[str]:
-        """Yield parts of the open sentence if it is too long; ``known`` is its beginning that is certain."""
+    def _go_on(self, text: str, known: str) -> list[str]:
+        """Return parts of the open sentence if it is too long; ``known`` is its beginning that is certain."""
         if self._level == SENTENCE and len(known.lstrip()) > self._limit:
             self._level = CLAUSES
         if self._level == SENTENCE:
-            return
+            return []
+        parts: list[str] = []
         while (match := CLAUSE_END.search(known, self._given)) and NEXT_BEGUN.match(text, match.end()):
             clause = known[self._given : match.end()]
             is_begun, self._given, self._level = self._level == WORDS, match.end(), CLAUSES
-            yield from _words(clause, self._limit, self._limit) if is_begun else _even(clause, self._limit)
+            parts += _words(clause, self._limit, self._limit) if is_begun else _even(clause, self._limit)
         rest = known[self._given :]
         if len(rest.lstrip()) > self.even_from:
             self._level = WORDS
         if self._level == WORDS:
-            for part in _words(rest, self._limit, self._limit)[:-1]:
-                self._given += len(part)
-                yield part
+            words = _words(rest, self._limit, self._limit)[:-1]
+            self._given += sum(map(len, words))
+            parts += words
+        return parts
 
 
 def _even(clause: str, limit: int) -> list[str]:
@@ -213,25 +211,18 @@ def _even(clause: str, limit: int) -> list[str]:
 
 def _words(text: str, limit: int, longest: int) -> list[str]:
     """Return parts of at most ``longest`` characters, cut between words, and within those longer than ``limit``."""
-    words = _between(text, (match.end() for match in WORD_END.finditer(text)))
-    return list(_pack((part for word in words for part in _slices(word, limit)), longest))
+    parts: list[str] = []
+    for word in cut_at(text, (match.end() for match in WORD_END.finditer(text))):
+        begin = len(word) - len(word.lstrip())
+        parts += cut_at(word, range(begin + limit, len(word), limit))
+    return _pack(parts, longest)
 
 
-def _slices(word: str, limit: int) -> Iterator[str]:
-    begin = len(word) - len(word.lstrip())
-    return _between(word, range(begin + limit, len(word), limit))
-
-
-def _between(text: str, cuts: Iterable[int]) -> Iterator[str]:
-    return (text[begin:end] for begin, end in pairwise([0, *cuts, len(text)]))
-
-
-def _pack(parts: Iterable[str], limit: int) -> Iterator[str]:
-    packed = ""
+def _pack(parts: Iterable[str], limit: int) -> list[str]:
+    """Join parts as long as they fit; return one or more."""
+    packed = [""]
     for part in parts:
-        if packed and not packed.isspace() and len((packed + part).strip()) > limit:
-            yield packed
-            packed = ""
-        packed += part
-    if packed:
-        yield packed
+        if packed[-1].strip() and len((packed[-1] + part).strip()) > limit:
+            packed.append("")
+        packed[-1] += part
+    return packed

@@ -49,7 +49,6 @@ class TextReader:
         self.is_late = not isinstance(text, str)
         self._parts, self._wake_up = text, wake_up
         self._is_token = layout == "token"
-        self._arriving: Words | Sentences = Words() if self._is_token else Sentences()
         self._changed = threading.Condition()
         self._came = [text] if isinstance(text, str) else []
         self._found = deque(self._came)
@@ -109,6 +108,7 @@ class TextReader:
             log.info("the iterator of a text could not be closed", exc_info=True)
 
     def _read(self, parts: Iterator[str]) -> None:
+        arriving = Words() if self._is_token else Sentences()
         for text in _whole_characters(parts):
             with self._changed:
                 self._changed.wait_for(lambda: self._unread < MOST_UNREAD or self._closed)
@@ -117,11 +117,11 @@ class TextReader:
                 self._came.append(text)
             if not is_encodable(text):
                 check_encodable(self.text, "text")
-            self._put(self._arriving.add(text))
-            if self._arriving.unfinished > MOST_UNREAD:
-                raise ValueError(self._arriving.too_long)
+            self._put(arriving.add(text))
+            if arriving.unfinished > MOST_UNREAD:
+                raise ValueError(arriving.too_long)
         (check_text if self._is_token else check_spoken)(self.text)
-        self._put(self._arriving.end())
+        self._put(arriving.end())
 
     def _put(self, found: list[str]) -> None:
         with self._changed:

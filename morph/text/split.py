@@ -1,7 +1,7 @@
 """Find the ends of sentences, and the pauses in a text: ``[pause 0.4]`` is 0.4 seconds of silence."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -86,26 +86,31 @@ def shorten(text: str, most: int = 40) -> str:
 
 def split_sentences(text: str) -> list[str]:
     """Return the stripped sentences of ``text``, with the boundaries of ``split_text``."""
-    return [part for one in cut_sentences(text) if (part := one.strip())]
+    return list(filter(None, map(str.strip, cut_sentences(text))))
 
 
 def cut_sentences(text: str) -> list[str]:
     """Return the sentences of a text with the white space around them: joined, they are the text."""
-    ends = [mark.end for mark in sentence_marks(text, 0, (0, len(text))) if mark.is_end]
+    return cut_at(text, [mark.end for mark in sentence_marks(text) if mark.is_end])
+
+
+def cut_at(text: str, ends: Iterable[int]) -> list[str]:
     return [text[begin:end] for begin, end in pairwise([0, *ends, len(text)])]
 
 
-def sentence_marks(text: str, begin: int, span: tuple[int, int]) -> Iterator[Mark]:
-    """Yield the marks of a span that may end a sentence; the first one's sentence begins at ``begin``."""
-    for match in SENTENCE_END.finditer(text, *span):
+def sentence_marks(text: str, first: int = 0) -> list[Mark]:
+    """Return the marks from ``first`` on that may end a sentence; the first one's sentence begins with the text."""
+    marks, begin = [], 0
+    for match in SENTENCE_END.finditer(text, first):
         is_end = True
         if match["latin"] is not None:
             before = BEGIN.match(text, begin)
             begin = before.end() if before else begin
             is_end = _ends_sentence(text, match, begin)
-        yield Mark(match.start(), match.end(), is_end)
+        marks.append(Mark(match.start(), match.end(), is_end))
         if is_end:
             begin = match.end()
+    return marks
 
 
 def _ends_sentence(text: str, match: re.Match[str], begin: int) -> bool:

@@ -1,13 +1,20 @@
 """The pieces of a text that comes in parts are those of the whole text, and come as early as they can."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
-from qwen3_tts_morph.morph.text.pieces import split_arriving, split_text
+from qwen3_tts_morph.morph.text.pieces import ArrivingPieces, split_text
 
 WORDS = ["one", "twenty-two", "three,", "Dr. Four", "five;", "“Six”", "sevenfold" * 6, "3.14", "p.m.", "U.S."]
 ENDS = (".", ".", ".", "!", '."', " Dr.", " B.", " p.m.", "", ",", "…", "?”")
+
+
+def arriving(parts: Iterable[tuple[str, bool]], limit: int) -> Iterator[str]:
+    pieces = ArrivingPieces(limit)
+    for text, ends in parts:
+        yield from filter(None, map(str.strip, pieces.add(text, ends)))
+    yield from filter(None, map(str.strip, pieces.end()))
 
 
 def sentence(draws: random.Random, words: list[str], longest: int) -> str:
@@ -32,9 +39,9 @@ def test_sentences_that_come_one_after_another_are_cut_as_their_whole_text(limit
         words = draws.choice([WORDS, WORDS[:2] + WORDS[6:8]])  # also without commas
         texts = [sentence(draws, words, longest) for _ in range(12)]
         whole = split_text(" ".join(texts), limit)
-        assert [*split_arriving(((text, True) for text in texts), limit)] == whole, texts
+        assert [*arriving(((text, True) for text in texts), limit)] == whole, texts
         parts = (part for text in texts for part in in_parts(text, draws))
-        assert [*split_arriving(parts, limit)] == whole, texts
+        assert [*arriving(parts, limit)] == whole, texts
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,7 @@ def test_a_piece_does_not_wait_for_the_whole_text(part: str, ends: bool, most: i
             taken.append(number)
             yield part, ends
 
-    pieces = split_arriving(arrive(), 100)
+    pieces = arriving(arrive(), 100)
     next(pieces)
     assert len(taken) <= most
     before = len(taken)
@@ -63,5 +70,5 @@ def test_a_piece_does_not_wait_for_the_whole_text(part: str, ends: bool, most: i
 
 
 def test_a_text_without_words_has_no_pieces() -> None:
-    assert [*split_arriving([("", True), (" ", True)], 100)] == []
-    assert [*split_arriving([("", True)], 0)] == []
+    assert [*arriving([("", True), (" ", True)], 100)] == []
+    assert [*arriving([("", True)], 0)] == []
