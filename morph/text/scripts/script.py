@@ -27,7 +27,7 @@ a text, and inside it (see ``split.py``); other tags inside a text are errors. O
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
@@ -51,8 +51,8 @@ LOWEST_GAIN_DB, HIGHEST_GAIN_DB = -40.0, 20.0
 MAX_REPORTED = 10
 
 COLON = re.compile("[:\uff1a]")  # also the full-width one
-# These run in linear time on any text: no two of their parts can match the same characters.
-TAG = re.compile(r"\[([^\[\]]*)\]\s*")
+# These run in linear time on any text: no text can match in two ways.
+TAG = re.compile(r"\[\s*(\w+)\b([^\[\]]*)\]\s*")
 PAUSES = re.compile(rf"{PAUSE.pattern}\s*", re.IGNORECASE)
 WHOLE = re.compile(r"\d{1,20}")  # every allowed number; Python refuses to parse numbers with thousands of digits
 SIGNED = re.compile(rf"[+-]?(?:{DECIMAL.pattern})")
@@ -64,7 +64,6 @@ LIMITS: dict[str, tuple[float, float, str]] = {
     "speed": (LOWEST_SPEED, HIGHEST_SPEED, ", e.g. [speed 1.1]"),
     "pitch": (-MOST_SEMITONES, MOST_SEMITONES, " semitones, e.g. [pitch -2]"),
 }
-TAG_WORD = re.compile(r"\w+")
 KNOWN_TAG = re.compile(rf"\[\s*(?:pause|{'|'.join(SETTINGS)})\b[^\]]*\]?", re.IGNORECASE)
 MANNER = re.compile(r"([^()]+)\(([^()]+)\)")  # a name, and a mood of it or an instruction
 
@@ -113,12 +112,6 @@ class Script:
             else:
                 seconds[-1] += item
         return tuple(seconds)
-
-
-@dataclass
-class _Tags:
-    pauses: list[float] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
 
 
 def parse_script(text: str, cast: Collection[str], languages: Collection[str] | None = None) -> Script:
@@ -175,46 +168,42 @@ class _Reader:
     def read(self, number: int, line: str) -> None:
         if not line or line.startswith("#"):
             return
-        tags = _Tags()
-        rest = self._take_tags(line, tags)
+        pauses, settings = list[float](), dict[str, Any]()
+        rest = self._take_tags(line, pauses, settings)
         if not rest:
-            self.items += tags.pauses
-            self.settings |= tags.settings
+            self.items += pauses
+            self.settings |= settings
             return
         name, manner, text = self._split_name(rest)
-        text = self._take_tags(text, tags)
+        text = self._take_tags(text, pauses, settings)
         if manner is not None:
-            if "instruct" in tags.settings:
+            if "instruct" in settings:
                 raise ScriptError(f"({shorten(manner)}) and [instruct] are given: keep one")
-            tags.settings["instruct"] = manner
+            settings["instruct"] = manner
         text, pauses_after = _take_pauses_at_end(text)
         _check_text(name, text)
-        spoken = ScriptLine(number, name, text, **(self.settings | tags.settings))
-        self.items += [*tags.pauses, spoken, *pauses_after]
+        spoken = ScriptLine(number, name, text, **(self.settings | settings))
+        self.items += [*pauses, spoken, *pauses_after]
 
-    def _take_tags(self, text: str, tags: _Tags) -> str:
-        """Move the tags at the start of ``text`` into ``tags``; return the rest."""
+    def _take_tags(self, text: str, pauses: list[float], settings: dict[str, Any]) -> str:
+        """Move the tags at the start of ``text`` into ``pauses`` and ``settings``; return the rest."""
         start = 0
         while text.startswith("[", start):
-            match = TAG.match(text, start)
-            tag = match and _split_tag(match[1])
-            if match is None or tag is None:
+            if (tag := TAG.match(text, start)) is None:
                 raise ScriptError(
                     f"{_quote(text[start : start + 50])} does not start with a complete tag: write {TAGS}"
                 )
-            self._read_tag(*tag, tags)
-            start = match.end()
+            word, value = tag[1].lower(), tag[2].strip()
+            if word == "pause":
+                pauses.append(read_seconds(value))
+            elif word not in SETTINGS:
+                raise ScriptError(f"[{shorten(word)}] is not a tag: write {TAGS}")
+            elif SETTINGS[word] in settings:
+                raise ScriptError(f"[{word}] is given twice: keep one")
+            else:
+                settings[SETTINGS[word]] = self._read_setting(word, value) if value else None
+            start = tag.end()
         return text[start:]
-
-    def _read_tag(self, word: str, value: str, tags: _Tags) -> None:
-        if word == "pause":
-            tags.pauses.append(read_seconds(value))
-            return
-        if word not in SETTINGS:
-            raise ScriptError(f"[{shorten(word)}] is not a tag: write {TAGS}")
-        if SETTINGS[word] in tags.settings:
-            raise ScriptError(f"[{word}] is given twice: keep one")
-        tags.settings[SETTINGS[word]] = self._read_setting(word, value) if value else None
 
     def _read_setting(self, word: str, value: str) -> float | str:
         if word in LIMITS:
@@ -256,13 +245,6 @@ def split_mood(name: str) -> tuple[str, str] | None:
 def with_mood(name: str, mood: str) -> str:
     """Return the name of the voice of a character's mood: "Anna (angry)"."""
     return f"{name} ({mood})"
-
-
-def _split_tag(inside: str) -> tuple[str, str] | None:
-    """Return the word, in lower case, and the value of a tag's inside; None if no word comes first."""
-    inside = inside.strip()
-    word = TAG_WORD.match(inside)
-    return None if word is None else (word[0].lower(), inside[word.end() :].strip())
 
 
 def _take_pauses_at_end(text: str) -> tuple[str, list[float]]:
