@@ -8,7 +8,7 @@ still spoken have times by the paths alone; those of the complete line are finer
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
 
@@ -185,16 +185,6 @@ BEHIND_FRAMES = 4  # the path so long ago is final, unless words are skipped
 LOOKED_AT, AND_MORE = 4, 400
 
 
-@dataclass
-class PieceNow:
-    """The piece that is spoken now, as ``LiveWords.add`` got it; number -1: none yet."""
-
-    number: int
-    said: str = ""
-    begin_s: float = 0.0
-    path: Path = field(default_factory=Path)
-
-
 class LiveWords:
     """Finds the words of one line, frame by frame; its ``text`` may grow.
 
@@ -215,7 +205,8 @@ class LiveWords:
         self._from = 0  # the end of the ended pieces' text
         self._given = 0  # returned words after it
         self._last = WordTime("", 0.0, 0.0, 0, 0)  # the last of them
-        self._now = PieceNow(-1)
+        # The piece that is spoken now, as ``add`` got it; -1: none yet.
+        self._piece, self._said, self._begin_s, self._path = -1, "", 0.0, Path()
 
     def add(self, piece: int, said: str, begin_s: float, trace: Trace) -> list[WordTime]:
         """Add frames of a piece; return the words that have newly ended.
@@ -224,13 +215,12 @@ class LiveWords:
         time in the line's sound, below 0 if silence was cut there.
         """
         ended: list[WordTime] = []
-        if piece != self._now.number:
+        if piece != self._piece:
             ended = self._end_piece()
-            self._now = PieceNow(piece)
-        now = self._now
-        now.said, now.begin_s = said, begin_s
-        now.path.take(trace)
-        return [*ended, *self._give(begin_s + (len(now.path) - BEHIND_FRAMES) / FRAME_RATE)]
+            self._piece, self._path = piece, Path()
+        self._said, self._begin_s = said, begin_s
+        self._path.take(trace)
+        return [*ended, *self._give(begin_s + (len(self._path) - BEHIND_FRAMES) / FRAME_RATE)]
 
     def end(self, seconds: float) -> list[WordTime]:
         """Return the remaining words, none of them after the line's sound of ``seconds``."""
@@ -258,12 +248,12 @@ class LiveWords:
 
     def _give(self, until_s: float) -> list[WordTime]:
         """Return the current piece's words that have ended by then, with unspoken ones before them."""
-        if (now := self._now).number < 0:
+        if self._piece < 0:
             return []
-        tokens = tuple(self._spans(now.said))
-        path = tuple(min(token, len(tokens) - 1) for token in now.path.tokens())
-        piece = PiecePath(now.said, tokens, path, now.begin_s)
-        text, readings = self._rest(LOOKED_AT * len(now.said) + AND_MORE)
+        tokens = tuple(self._spans(self._said))
+        path = tuple(min(token, len(tokens) - 1) for token in self._path.tokens())
+        piece = PiecePath(self._said, tokens, path, self._begin_s)
+        text, readings = self._rest(LOOKED_AT * len(self._said) + AND_MORE)
         words = list(zip(*match_words(text, [piece], self._lead_s, readings, goes_on=True), strict=True))
         last = self._given
         for index, (_, times) in enumerate(words[self._given :], start=self._given + 1):
