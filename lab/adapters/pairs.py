@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qwen3_tts_morph.morph.training.pairs import Checker, Pair, read_folder
+from qwen3_tts_morph.morph.training.pairs import Pair, check_recordings, read_folder
 from qwen3_tts_morph.morph.voice.recording import read_transcript
 
 
@@ -19,7 +19,7 @@ def read_texts(folder: Path) -> dict[str, str]:
 def read_pairs(folder: Path, rate: int) -> list[Pair]:
     """Return all pairs of a folder by name; ValueError, naming the file and the fix, if one cannot be used."""
     recordings, refused = read_folder(folder)
-    found = Checker(rate, "auto", None, lambda _: None).check(recordings)
+    found = check_recordings(recordings, rate, "auto", None, lambda _: None)
     for name, reason in {**refused, **found.refused}.items():
         raise ValueError(f"{name}: {reason}")
     return found.pairs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -84,58 +84,56 @@ def read_folder(folder: Path) -> tuple[list[Recording], dict[str, str]]:
     return recordings, refused
 
 
-class Checker:
-    """Checks recordings; ``recogniser`` transcribes those without a text, and detects mismatched texts.
+def check_recordings(
+    recordings: Sequence[Recording], rate: int, language: str, by: Whisper | None, say: Callable[[str], object]
+) -> Selection:
+    """Return the recordings whose sound, text and language can be used.
 
     Args:
+        recordings: of one speaker.
         rate: of the codec, in Hz.
         language: that is spoken; "auto": most of the recordings'.
-        recogniser: None: recordings without a text are left out.
+        by: transcribes those without a text, and detects mismatched texts; None: those without a text are left out.
         say: gets a few words before each recording; if it raises, the check ends.
     """
+    found, languages = Selection(), list[str]()
+    for number, one in enumerate(recordings, start=1):
+        say(f"checking recording {number} of {len(recordings)}")
+        try:
+            pair = Pair(one.name, check_sound(one, rate), one.transcript or "")
+            text, spoken = _check_text(pair, rate, language, by)
+        except ValueError as error:
+            found.refused[one.name] = str(error)
+            continue
+        found.pairs.append(replace(pair, text=text))
+        languages.append(spoken)
+    [(most, _)] = Counter(languages).most_common(1) or [("", 0)]
+    found.keep(
+        [one == most for one in languages],
+        lambda index: f"it is in {languages[index]} and most others are in {most}: train one language",
+    )
+    return found
 
-    def __init__(self, rate: int, language: str, recogniser: Whisper | None, say: Callable[[str], object]):
-        self._rate, self._language, self._recogniser, self._say = rate, language, recogniser, say
 
-    def check(self, recordings: Sequence[Recording]) -> Selection:
-        """Return the recordings whose sound, text and language can be used."""
-        found, languages = Selection(), list[str]()
-        for number, one in enumerate(recordings, start=1):
-            self._say(f"checking recording {number} of {len(recordings)}")
-            try:
-                waveform = check_sound(one, self._rate)
-                text, language = self._read_text(one, waveform)
-            except ValueError as error:
-                found.refused[one.name] = str(error)
-                continue
-            found.pairs.append(Pair(one.name, waveform, text))
-            languages.append(language)
-        [(most, _)] = Counter(languages).most_common(1) or [("", 0)]
-        found.keep(
-            [one == most for one in languages],
-            lambda index: f"it is in {languages[index]} and most others are in {most}: train one language",
-        )
-        return found
-
-    def _read_text(self, one: Recording, waveform: np.ndarray) -> tuple[str, str]:
-        """Return a recording's text and language; ValueError if it has none, or another recording's."""
-        text = one.transcript or ""
-        if self._recogniser is None:
-            if not text:
-                raise ValueError(f"it has no words: write what it says into {one.name}.txt, or choose a recogniser")
-            pace = text_frames(text) / (len(waveform) / self._rate * FRAME_RATE)
-            if not LEAST_PACE <= pace <= MOST_PACE:
-                raise ValueError(f"its text is too {'long' if pace > 1 else 'short'} for it: correct {one.name}.txt")
-            return text, self._language
-        found = self._recogniser.transcribe_words(waveform, self._rate, self._language)
-        heard = found.text.strip()
-        if not any(map(str.isalnum, heard)):
-            raise ValueError("no words are recognised in it: leave it out, or record it again")
-        if text:
-            errors, words = count_errors(text, heard, found.language)
-            if errors > MOST_ERRORS * words:
-                raise ValueError(f"it says {heard[:60]!r}, and its text is {text[:60]!r}: correct the text")
-        return text or heard, found.language
+def _check_text(pair: Pair, rate: int, language: str, by: Whisper | None) -> tuple[str, str]:
+    """Return the text and language of a pair; ValueError if it has none, or another recording's."""
+    text = pair.text
+    if by is None:
+        if not text:
+            raise ValueError(f"it has no words: write what it says into {pair.name}.txt, or choose a recogniser")
+        pace = text_frames(text) / (len(pair.waveform) / rate * FRAME_RATE)
+        if not LEAST_PACE <= pace <= MOST_PACE:
+            raise ValueError(f"its text is too {'long' if pace > 1 else 'short'} for it: correct {pair.name}.txt")
+        return text, language
+    found = by.transcribe_words(pair.waveform, rate, language)
+    heard = found.text.strip()
+    if not any(map(str.isalnum, heard)):
+        raise ValueError("no words are recognised in it: leave it out, or record it again")
+    if text:
+        errors, words = count_errors(text, heard, found.language)
+        if errors > MOST_ERRORS * words:
+            raise ValueError(f"it says {heard[:60]!r}, and its text is {text[:60]!r}: correct the text")
+    return text or heard, found.language
 
 
 def check_sound(one: Recording, rate: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from ..voice.file import load_voice, save_voice, voice_digest
 from ..voice.library import save_source
 from ..voice.recording import Recording
 from ..voice.voice import Voice
-from .pairs import Checker, Selection, check_speaker, make_examples
+from .pairs import Selection, check_recordings, check_speaker, make_examples
 from .trainer import Losses, Trainer, Training
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ def train_voice(
     if places.voice.exists():
         raise ValueError(f"a voice named {places.voice.stem} exists already: choose another name")
     check_trainable(model, asked.voice)
-    found = Checker(model.sample_rate, asked.language, recogniser, watcher.say).check(asked.recordings)
+    found = check_recordings(asked.recordings, model.sample_rate, asked.language, recogniser, watcher.say)
     check_speaker(model, found)
     found.refused = {**asked.refused, **found.refused}
     if not found.pairs:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from qwen3_tts_morph.morph.hearing.whisper import Transcription
-from qwen3_tts_morph.morph.training.pairs import Checker, Pair, Selection, check_speaker, read_folder
+from qwen3_tts_morph.morph.training.pairs import Pair, Selection, check_recordings, check_speaker, read_folder
 from qwen3_tts_morph.morph.voice.recording import Recording
 
 from tests.morph.training.sounds import RATE, TEXT, noise, speech, write
@@ -26,7 +26,7 @@ def recogniser(*texts: str, languages: tuple[str, ...] = ()) -> SimpleNamespace:
 
 
 def check(*recordings: Recording, by: SimpleNamespace | None = None, language: str = "auto") -> Selection:
-    return Checker(RATE, language, by, lambda _: None).check(recordings)
+    return check_recordings(recordings, RATE, language, by, lambda _: None)
 
 
 def recorded(sound: np.ndarray, text: str | None = TEXT, name: str = "a") -> Recording:
