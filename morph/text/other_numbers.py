@@ -4,7 +4,6 @@
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 
 from .lists import table
 
@@ -28,8 +27,7 @@ def write_numbers(text: str, language: str) -> tuple[str, list[str]]:
         from num2words import num2words
     except ImportError:
         return text, [MISSING]
-    say = lru_cache(4096)(num2words)
-    return NUMBER.sub(lambda match: _in_words(match, language, say), text), []
+    return NUMBER.sub(lambda match: _in_words(match, language, num2words), text), []
 
 
 def _in_words(match: re.Match[str], language: str, say: Callable[..., str]) -> str:

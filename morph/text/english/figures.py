@@ -172,7 +172,6 @@ TELEPHONES: tuple[Rule, ...] = (
     (LOCAL_PHONE, lambda match: spell_digits(match[0])),
     rule(r"\b1-(8\d\d)-(?=[A-Z]{4})", lambda match: f"one {in_pairs(match[1])} "),  # 1-800-FLOWERS
     (TOLL_FREE, lambda match: spell_digits(match[0])),
-    rule(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])", lambda match: spell_digits(match[0])),
     (CALLED, lambda match: THREE.sub(lambda one: spell_digits(one[0]), match[0])),
     (EMERGENCY, "nine one one"),
     (SECRET, lambda match: match[1] + spell_digits(match[2])),

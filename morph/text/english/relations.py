@@ -39,7 +39,6 @@ def _size(match: re.Match[str]) -> str:
 ARITHMETIC: tuple[Rule, ...] = (
     rule(r"(?<![\w~≈])[~≈] ?(?=[$£€]?\d)", "about "),
     rule(r"(?<![\w.,$£€])(\d{1,3}|[nkm])!(?=[)*/]| ?[=+×÷] ?| [-*/x] \d| is [\d(])", r"\1 factorial"),  # 5! = 120
-    rule(r"(?<!\w)([A-Z])\+\+(?!\w)", r"\1 plus plus"),  # C++
     rule(r"(?<!\w)([A-GJ])#(?!\w)", lambda match: f"{spell(match[1])} sharp"),  # C#
     # an A+
     rule(r"(?<![\w-])([A-F])([+-])(?=[\s.,;:!?)\"']|\Z)(?! ?[\d=])", lambda match: f"{match[1]} {GRADES[match[2]]}"),
