@@ -13,7 +13,7 @@ import torch
 from ..model.layers import LayerStack
 from ..model.model import Model
 from ..model.tail import tail_logits
-from ..model.weights import TensorAddresses, Weight, split_scales, view_heads
+from ..model.weights import TensorAddresses, Weight, view_heads
 from ..words.head import AlignmentHead
 
 
@@ -57,18 +57,6 @@ class Weights:
     def crossbar_logits(self, seq_groups: int, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         return tail_logits(self.tails.get(seq_groups, {}), self.heads[seq_groups:], states, tokens)
 
-    def addresses(self) -> tuple[int, ...]:
-        """Return alignment head and weight addresses: a graph captured with others must not be replayed."""
-        tensors = [self.first_table, self.first_head, self.tables, self.heads, *(self.projection or ())]
-        for decoder in (self.talker, self.predictor):
-            tensors += [decoder.qk_norms, decoder.norm]
-            parts = [value for layer in decoder.layers for value in vars(layer).values()]
-            tensors += [part for part in parts if part is not None]
-        tensors += [part for parts in self.tails.values() for part in parts.values()]
-        head = () if self.alignment is None else (self.alignment.layer, self.alignment.head)
-        parts = [part for tensor in tensors for part in split_scales(tensor) if part is not None]
-        return (*head, *(part.data_ptr() for part in parts))
-
 
 class WeightViews:
     """The cached weight views of one model: creating them takes a millisecond or two.
@@ -78,11 +66,11 @@ class WeightViews:
     """
 
     def __init__(self) -> None:
+        self.count = 0  # of renewals: a graph captured with other weights must not be replayed
         self.free()
 
     def free(self) -> None:
         self.weights: Weights | None = None
-        self.addresses: tuple[int, ...] = ()
         self._of: tuple[Any, ...] = ()
         self._where: TensorAddresses | None = None
         self._assumed = False
@@ -95,7 +83,7 @@ class WeightViews:
             return self.weights
         self.free()  # before the weights are joined, which takes memory
         weights = self.weights = Weights.of(model)
-        self.addresses, self._of = weights.addresses(), key
+        self.count, self._of = self.count + 1, key
         self._where = TensorAddresses(model.talker, model.module.tails)
         return weights
 

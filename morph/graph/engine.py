@@ -65,7 +65,7 @@ def pad_single(positions: int) -> int:
 class DecoderState:
     """The buffers of a started decoder, with what the host knows of their rows."""
 
-    addresses: tuple[int, ...]  # of the weights
+    weights: int  # ``WeightViews.count`` of its graphs
     slots: Buffers
     readback: Readback
     sampling: Sampling | None = None  # of lines without their own
@@ -108,10 +108,9 @@ class GraphDecoder:
         self._prompt_decoder: GraphDecoder | None = None  # runs the short prompts of late lines
 
     def free(self) -> None:
-        """Release graphs, caches and views of the weights; the next decoding creates them again."""
+        """Release graphs and caches; the next decoding creates them again. Views of the weights may be shared."""
         self._release()
         self._prompt_decoder = None
-        self._views.free()
 
     def _release(self) -> None:
         if self._graphs is not None:
@@ -134,8 +133,7 @@ class GraphDecoder:
             self._prompt_decoder.start(model, options, assume=assume)
         view = self._views.assume if assume and self._graphs and not self._synchronous else self._views.of
         weights = view(model)
-        addresses = self._views.addresses
-        if context > self.context or (self._state is not None and self._state.addresses != addresses):
+        if context > self.context or (self._state is not None and self._state.weights != self._views.count):
             self._release()
         self.context = choose_window(max(context, self.context))
         self.frames.choose(weights)
@@ -145,7 +143,7 @@ class GraphDecoder:
         if self._state is None:
             config = model.config.talker_config
             slots = Buffers.allocate(config, weights.talker, weights.predictor, self.batch, self.context)
-            self._state = DecoderState(addresses, slots, Readback(slots.state.report))
+            self._state = DecoderState(self._views.count, slots, Readback(slots.state.report))
         self.use(Group.of(options))
         if sampling != self._state.sampling:
             self._state.slots.put(sampling)
