@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ..model.layers import Angles, Attend, RowOps, chain_layers, rotate
+from ..model.layers import Angles, Attend, KvTarget, RowOps, chain_layers, rotate
 from ..model.network import repeat_heads
 from .weights import BlockWeights, CodecWeights, Pair, SnakeWeights, TransformerWeights, Upsample
 
@@ -24,22 +24,13 @@ from .weights import BlockWeights, CodecWeights, Pair, SnakeWeights, Transformer
 SLAB_FRAMES = 192
 
 
-@dataclass(frozen=True)
-class Rings:
-    """One layer's keys and values, and the slots of new ones in T."""
-
-    keys: torch.Tensor  # ``[B, kv_heads, T, D]``
-    values: torch.Tensor  # ``[B, kv_heads, T, D]``
-    slots: torch.Tensor  # ``[B, N]``
-
-
 class TorchOps(RowOps):
     """The operations that kernels may replace, in torch; ``keep`` ``[frames]`` is false in gaps."""
 
     def compile_ahead(self, *rows: Callable[[TorchOps], None]) -> None:
         """Prepare for rows of new lengths, the first before others; each decodes one with operations passed to it."""
 
-    def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
+    def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: KvTarget) -> torch.Tensor:
         """Apply RoPE in float32 to the queries and keys in ``qkv`` ``[B, N, heads + 2 kv_heads, D]``.
 
         Keys and values go to the rings; returns the queries ``[B, N, heads, D]``. ``angles`` are ``[B, N, 1, D]``.

@@ -20,7 +20,7 @@ from ..frame.sampling import GROUPS
 from ..frame.step import probe_for, report_alignment
 from ..frame.weights import Weights
 from ..model import layers
-from ..model.layers import LayerOps, LayerPass, LayerStack
+from ..model.layers import KvTarget, LayerOps, LayerPass, LayerStack
 from ..model.static_cache import FillView
 from ..model.weights import Int8Weight
 from .alignment import probe_alignment
@@ -29,7 +29,7 @@ from .embed import embed_block, embed_frame, look_up
 from .linear.launch import project
 from .plan import Plan, launch
 from .precompile import run
-from .rows import RowKernels, Target, rotate
+from .rows import RowKernels, rotate
 from .sampling import sample_codes, sample_first
 from .states import CacheSpan, Inputs, Projection, Residual
 
@@ -269,7 +269,7 @@ class PromptOps(RowKernels, LayerOps):
             out = attend_prompt_alone(Plan(), inputs).view(1, length, -1)
             probe_alignment(Plan(), inputs)
             return out
-        target = Target(view.cache.keys[index], view.cache.values[index], lines=view.rows)
+        target = KvTarget(view.cache.keys[index], view.cache.values[index], lines=view.rows)
         norm = layer_pass.head_norms[index], decoder.eps
         rotated = rotate(run, qkv, layer_pass.angles, target, norm).transpose(1, 2)
         queries, keys = rotated[:, : decoder.heads], rotated[:, decoder.heads :]

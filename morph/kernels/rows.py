@@ -6,13 +6,11 @@ RoPE of queries and keys comes after RMSNorm if there is one, and before the wri
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 
-from ..model.layers import Angles, RowOps
+from ..model.layers import Angles, KvTarget, RowOps
 from .pdl import launch_dependents, wait_for_inputs
 from .precompile import Launch, run
 
@@ -147,18 +145,8 @@ def rotate_and_store(
     tl.store(values + place + D // 2, tl.load(value + D // 2, mask=is_key), mask=is_key)
 
 
-@dataclass(frozen=True)
-class Target:
-    """The cache that gets keys and values: arguments of ``rotate_and_store``."""
-
-    keys: torch.Tensor
-    values: torch.Tensor
-    lines: torch.Tensor | None = None
-    slots: torch.Tensor | None = None
-
-
 def rotate(
-    launch: Launch, qkv: torch.Tensor, angles: Angles, target: Target, norm: tuple[torch.Tensor, float] | None = None
+    launch: Launch, qkv: torch.Tensor, angles: Angles, target: KvTarget, norm: tuple[torch.Tensor, float] | None = None
 ) -> torch.Tensor:
     """Rotate ``qkv`` ``[B, N, COUNT + KV, D]``; return the queries, and with a ``norm`` the keys after them."""
     qkv, (gains, eps) = qkv.contiguous(), norm or (None, 0.0)

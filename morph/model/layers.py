@@ -110,6 +110,16 @@ class Angles:
         return Angles(self.cos[positions][:, None, None], self.sin[positions][:, None, None])
 
 
+@dataclass(frozen=True)
+class KvTarget:
+    """The cache that gets one layer's new keys and values, and their places in it."""
+
+    keys: torch.Tensor  # ``[B, kv_heads, T, D]``
+    values: torch.Tensor  # ``[B, kv_heads, T, D]``
+    lines: torch.Tensor | None = None  # int64, each line's index in B; None: its number
+    slots: torch.Tensor | None = None  # int64 ``[B, N]``, each row's index in T; None: its position
+
+
 def rotate(states: torch.Tensor, angles: Angles) -> torch.Tensor:
     """Apply RoPE: ``x cos + rotate_half(x) sin``, with a roll that swaps the halves; the sines carry the sign."""
     return torch.addcmul(states * angles.cos, states.roll(states.shape[-1] // 2, dims=-1), angles.sin)

@@ -61,7 +61,7 @@ class BatchCodec:
         self._ops, self.ops = ops, TorchOps()  # those requested; those in use, chosen by ``look_up``
         self.fallback: Fallback | None = None
         self._captures, self._own = captures or CaptureStream(), CaptureStream()
-        self._replays: CapturedGraphs | None = None
+        self._graphs = CapturedGraphs(model.device, self._captures, temporary=True)
         self._weights: CodecWeights | None = None
         self._seen: set[int] = set()
         self.sizes = row_sizes(model.codec.decoder.config.sliding_window, LARGEST_ROW)
@@ -72,8 +72,7 @@ class BatchCodec:
         if self._weights is not None and self._weights.codebooks.is_cuda:
             # Rows of abandoned lines may still be in flight.
             self._own.on(self._weights.codebooks.device).synchronize()
-        if self._replays is not None:
-            self._replays.forget()
+        self._graphs.forget()
         self._weights = None
         self._where: TensorAddresses | None = None
         self._plan: torch.Tensor | None = None
@@ -131,8 +130,7 @@ class BatchCodec:
             # Too little shared memory, for example; Triton's own types, which vary by version.
             except Exception as error:
                 self.replace_ops(error)
-                if self._replays is not None:
-                    self._replays.forget()
+                self._graphs.forget()
                 return self._start(weights, plan)
 
     def _beside(self, device: torch.device) -> AbstractContextManager[Any]:
@@ -172,14 +170,9 @@ class BatchCodec:
                     ops.compile_ahead(lambda others: synthesise(weights, into, others, slabs, out))
                 synthesise(weights, into, ops, slabs, out)
 
-        self._graphs_on(device).run(("row", size), decode_row)
+        self._graphs.run(("row", size), decode_row)
         self._seen.add(size)
         return SamplesInFlight(out)
-
-    def _graphs_on(self, device: torch.device) -> CapturedGraphs:
-        if self._replays is None or self._replays.device != device:
-            self._replays = CapturedGraphs(device, self._captures, temporary=True)
-        return self._replays
 
     @torch.inference_mode()
     def prepare(self) -> None:
@@ -187,11 +180,10 @@ class BatchCodec:
         weights = self.look_up()
         codes = torch.zeros(CHUNK_FRAMES, len(weights.offsets), dtype=torch.int64)
         with torch.cuda.device_of(weights.codebooks):
-            replays = self._graphs_on(weights.codebooks.device)
             for size in reversed(self.sizes):  # the largest first: all share its memory
                 frames = max(0, min(CHUNK_FRAMES, size - weights.gap))
                 plan = write_plan([CodecChunk(0, 0, 0, frames, weights.gap)], [codes], size)
-                replays.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
+                self._graphs.plan(OFFLINE, ("row", size), partial(self._try, weights, plan))
 
     def _choose_ops(self, weights: CodecWeights) -> TorchOps:
         """Return Triton's kernels for a CUDA device, once the smallest of them has run, or torch operations."""
@@ -219,6 +211,8 @@ class BatchCodec:
             with torch.cuda.device_of(self._weights.codebooks):
                 self.ops = self._ops or self._choose_ops(self._weights)
             self._where = TensorAddresses(decoder)
+            if (device := self._weights.codebooks.device) != self._graphs.device:
+                self._graphs = CapturedGraphs(device, self._captures, temporary=True)
         return self._weights
 
 

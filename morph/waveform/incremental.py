@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ..codec.forward import Rings, TorchOps, convolve_newest, dequantise, run_layers
+from ..codec.forward import TorchOps, convolve_newest, dequantise, run_layers
 from ..codec.packing import CHUNK_FRAMES, CONTEXT_FRAMES, PART_FRAMES, first_needed
 from ..codec.weights import CodecWeights, TransformerWeights
-from ..model.layers import Angles, without_cudnn
+from ..model.layers import Angles, KvTarget, without_cudnn
 from ..runtime.capture import TOGETHER, CapturedGraphs, next_power_of_2
 from .engine import SamplesInFlight, copy_async
 
@@ -59,15 +59,6 @@ class LineStates:
             outputs=like.new_zeros(lines, max(CONTEXT, weights.context), len(transformer.restore[0])),
         )
 
-    def clear(self, line: int) -> None:
-        """Reset a line to before its first frame."""
-        for one in fields(self):
-            getattr(self, one.name)[line].zero_()
-
-    def take(self, line: int) -> LineStates:
-        """Return a copy of one line's state, ``B`` = 1."""
-        return LineStates(*(getattr(self, one.name)[line : line + 1].clone() for one in fields(self)))
-
     def gather(self, lines: torch.Tensor) -> LineStates:
         """Return a copy of some lines' states (int64 ``[N]``)."""
         return LineStates(*(getattr(self, one.name).index_select(0, lines) for one in fields(self)))
@@ -76,11 +67,6 @@ class LineStates:
         """Put back states of ``gather`` (``lines`` without repeats)."""
         for one in fields(self):
             getattr(self, one.name).index_copy_(0, lines, getattr(states, one.name))
-
-    def put(self, line: int, state: LineStates) -> None:
-        """Continue a line from a state of ``take``."""
-        for one in fields(self):
-            getattr(self, one.name)[line].copy_(getattr(state, one.name)[0])
 
 
 def decode_step(
@@ -141,7 +127,7 @@ def _transform(transformer: TransformerWeights, x: torch.Tensor, states: LineSta
     def attend(index: int, qkv: torch.Tensor) -> torch.Tensor:
         heads, kv_heads = transformer.heads, transformer.kv_heads
         qkv = qkv.unflatten(-1, (heads + 2 * kv_heads, -1))
-        rings = Rings(states.keys[:, index], states.values[:, index], at)
+        rings = KvTarget(states.keys[:, index], states.values[:, index], slots=at)
         query = ops.rotate_into(qkv, angles, rings).transpose(1, 2)
         keys, values = (
             ring.repeat_interleave(heads // kv_heads, dim=1) if heads > kv_heads else ring
@@ -187,8 +173,10 @@ class RowStream:
         # Codes, and in the last column a line's count (first frame) and its index (second): one copy for all.
         self._inputs = torch.zeros(lines, STEP_FRAMES, groups + 1, dtype=torch.int64, device=device)
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
+        self._places = torch.arange(lines, device=device)[:, None]
+        self._beginning = CodecSnapshot(LineStates.allocate(weights, 1), 0, np.zeros((0, groups), dtype=np.int64))
         self._frames = [0] * lines
-        self._recent = [np.zeros((0, groups), dtype=np.int64)] * lines
+        self._recent = [self._beginning.recent] * lines
         self._ahead: list[SamplesInFlight | None] = [None] * lines  # samples of frames that were begun ahead
         self._step_seconds: dict[int, float] = {}  # by size
 
@@ -199,13 +187,9 @@ class RowStream:
     @torch.inference_mode()
     def start(self, line: int, snapshot: CodecSnapshot | None = None) -> None:
         """Begin a line at this index: at its start, after an ICL voice's reference, or where it was paused."""
-        self._ahead[line] = None if snapshot is None else snapshot.ahead
-        if snapshot is None:
-            self._states.clear(line)
-            self._frames[line], self._recent[line] = 0, self._recent[line][:0]
-        else:
-            self._states.put(line, snapshot.state)
-            self._frames[line], self._recent[line] = snapshot.frames, snapshot.recent
+        one = self._beginning if snapshot is None else snapshot
+        self._states.scatter(self._places[line], one.state)
+        self._frames[line], self._recent[line], self._ahead[line] = one.frames, one.recent, one.ahead
 
     @torch.inference_mode()
     def feed(self, line: int, snapshot: CodecSnapshot | None, reference: torch.Tensor) -> CodecSnapshot:
@@ -226,7 +210,8 @@ class RowStream:
     @torch.inference_mode()
     def pause(self, line: int) -> CodecSnapshot:
         """Return a copy of a line's state, from which ``start`` continues it at any index."""
-        return CodecSnapshot(self._states.take(line), self._frames[line], self._recent[line], self._ahead[line])
+        state = self._states.gather(self._places[line])
+        return CodecSnapshot(state, self._frames[line], self._recent[line], self._ahead[line])
 
     @torch.inference_mode()
     def begin_ahead(self, line: int, codes: torch.Tensor) -> bool:
@@ -277,7 +262,7 @@ class RowStream:
             now = {line: parts.popleft() for line, parts in waiting.items() if parts}
             for line, one in now.items():
                 if one.restarts:
-                    self._states.clear(line)
+                    self._states.scatter(self._places[line], self._beginning.state)
             rows = self._put({line: part.codes for line, part in now.items()})
             self._step(rows, any(part.wanted for part in now.values()))
             steps.add(self._samples, {line: (rows[line], part) for line, part in now.items() if part.wanted})

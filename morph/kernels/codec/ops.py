@@ -9,12 +9,12 @@ from functools import partial
 
 import torch
 
-from ...codec.forward import Rings, TorchOps, causal_conv
+from ...codec.forward import TorchOps, causal_conv
 from ...codec.weights import BlockWeights, Pair, SnakeWeights, Unit
-from ...model.layers import Angles
+from ...model.layers import Angles, KvTarget
 from ..plan import is_hopper
 from ..precompile import Launch, compile_in_parallel, compile_only, run
-from ..rows import RowKernels, Target, rotate
+from ..rows import RowKernels, rotate
 from .conv import MOST_TAPS, ConvTile, convolve, last_conv, residual_unit, split_channels, sum_taps
 from .snake import activate
 
@@ -57,9 +57,8 @@ class TritonOps(RowKernels, TorchOps):
         ops = replace(self, launch=compile_only)
         compile_in_parallel(*(partial(row, ops) for row in rows))
 
-    def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: Rings) -> torch.Tensor:
-        target = Target(rings.keys, rings.values, slots=rings.slots.contiguous())
-        return rotate(self.launch, qkv, angles, target)
+    def rotate_into(self, qkv: torch.Tensor, angles: Angles, rings: KvTarget) -> torch.Tensor:
+        return rotate(self.launch, qkv, angles, rings)
 
     def activate(
         self, x: torch.Tensor, snake: SnakeWeights, keep: torch.Tensor, out: torch.Tensor | None = None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
-from qwen3_tts_morph.morph.codec.forward import Rings, TorchOps, causal_conv
+from qwen3_tts_morph.morph.codec.forward import TorchOps, causal_conv
 from qwen3_tts_morph.morph.codec.stream import decode_waveform
 from qwen3_tts_morph.morph.codec.weights import BlockWeights, SnakeWeights, Unit
 from qwen3_tts_morph.morph.kernels.codec import ops as ops_module
@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.kernels.codec.conv import ConvTile, convolve, split_c
 from qwen3_tts_morph.morph.kernels.codec.ops import TILES, TritonOps, fits, has_tma
 from qwen3_tts_morph.morph.kernels.codec.snake import activate
 from qwen3_tts_morph.morph.kernels.precompile import run
-from qwen3_tts_morph.morph.model.layers import Angles
+from qwen3_tts_morph.morph.model.layers import Angles, KvTarget
 from qwen3_tts_morph.morph.options import LoadOptions
 from qwen3_tts_morph.morph.waveform.engine import BatchCodec, take_all
 
@@ -234,6 +234,6 @@ def test_keys_and_values_go_to_their_slots(dtype, heads, kv_heads, head_dim, gen
     made = []
     for ops in (TorchOps(), TritonOps()):
         keys, values = torch.full((2, lines, 4, kv_heads, slots, head_dim), 7.0, device=DEVICE, dtype=dtype)
-        queries = ops.rotate_into(qkv, Angles(cos, sin), Rings(keys[:, 2], values[:, 2], at))
+        queries = ops.rotate_into(qkv, Angles(cos, sin), KvTarget(keys[:, 2], values[:, 2], slots=at))
         made.append((queries, keys, values))
     assert all(map(close, made[1], made[0])) and made[1][2].equal(made[0][2])
