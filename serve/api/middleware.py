@@ -8,10 +8,10 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
@@ -21,7 +21,6 @@ from .errors import ApiError, fault, shutting_down
 from .options import KEY_VARIABLE, Access, why_refused
 
 log = logging.getLogger(__name__)
-RawHeaders = Sequence[tuple[bytes, bytes]]
 
 ID_HEADER = "x-request-id"
 CLEAN_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -32,12 +31,7 @@ CLIENT_LEFT = 499  # before there was a status
 KEYED = ("/v1/", "/metrics")  # the page, /health and /ready need no key
 LISTS = ("/v1/audio/voices", "/v1/audio/models")  # Open WebUI reads them without one
 WS_REFUSED = 1008
-PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET, POST, DELETE",
-    # OpenAI's client for browsers sends a dozen headers of its own; "*" does not stand for the first one.
-    "Access-Control-Allow-Headers": "authorization, *",
-    "Access-Control-Max-Age": "600",
-}
+NOSNIFF = (b"x-content-type-options", b"nosniff")
 WRONG_KEY_S = 0.3  # the delay of the answer to a wrong key: nobody can try keys fast
 ADMITTED = "morph_tts_admitted"
 # Headers of answers, beside those of HTTP.
@@ -52,15 +46,15 @@ HEADERS = {
 
 
 class RequestLog:
-    """The outermost ASGI middleware: adds an id and ``headers`` to each answer, also after a failure or at the end."""
+    """ASGI middleware: adds an id to each answer, also after a failure or at the end, and logs it if it ``writes``."""
 
-    def __init__(self, app: ASGIApp, headers: RawHeaders = (), writes: bool = False):
-        self._app, self._headers, self._writes = app, headers, writes
+    def __init__(self, app: ASGIApp, writes: bool = False):
+        self._app, self._writes = app, writes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, sent = time.perf_counter(), Headers(scope=scope).get(ID_HEADER, "")
         name = sent if CLEAN_ID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
-        seen = _Exchange(name, receive, send, self._headers)
+        seen = _Exchange(name, receive, send)
         before = request_id.set(seen.name)
         try:
             await self._app(scope, seen.receive, seen.send)
@@ -85,7 +79,6 @@ class _Exchange:
     name: str  # the request's id
     from_client: Receive
     to_client: Send
-    headers: RawHeaders
     status: int = 0  # of the answer, or a WebSocket's close code; 0 before
     ended: str = BROKEN_OFF
 
@@ -100,7 +93,7 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind in STARTS:
-            own = ((ID_HEADER.encode(), self.name.encode()), *(self.headers if kind == STARTS[0] else ()))
+            own = (ID_HEADER.encode(), self.name.encode()), NOSNIFF
             message = {**message, "headers": [*message.get("headers", ()), *own]}
             self.status = message.get("status", self.status)
         await self.to_client(message)
@@ -116,7 +109,7 @@ class _Exchange:
 
 
 class AccessGuard:
-    """ASGI middleware: refuses other sites, unknown hosts and missing keys; answers CORS preflights of the origin."""
+    """ASGI middleware: refuses other sites, unknown hosts and missing keys."""
 
     def __init__(self, app: ASGIApp, access: Access):
         self._app, self._access = app, access
@@ -132,8 +125,6 @@ class AccessGuard:
             if error.status == 401 and "authorization" in headers:
                 await slow_down()
             await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
-        elif scope["method"] == "OPTIONS":
-            await JSONResponse({}, headers=PREFLIGHT)(scope, receive, send)
         else:
             admit(scope)
             # FastAPI's routes know no HEAD; uvicorn, which sees its own scope, sends no body.
@@ -148,7 +139,6 @@ class AccessGuard:
         # A page cannot give a WebSocket headers: that route asks for the key in its first message.
         if (
             scope["type"] == "websocket"
-            or scope["method"] == "OPTIONS"
             or not scope["path"].startswith(KEYED)
             or (self._access.open_lists and scope["method"] == "GET" and scope["path"] in LISTS)
         ):
@@ -156,13 +146,12 @@ class AccessGuard:
         return None if may_pass(self._access, headers) else unauthorized()
 
 
-def answer_headers(origin: str | None) -> list[tuple[bytes, bytes]]:
-    """Return the headers of all answers; ``origin``: another site whose pages may read them."""
-    own = {"x-content-type-options": "nosniff"}
-    if origin is not None:
-        shown = ", ".join((*HEADERS, "retry-after"))
-        own |= {"access-control-allow-origin": origin, "vary": "origin", "access-control-expose-headers": shown}
-    return [(name.encode(), value.encode()) for name, value in own.items()]
+def allow_site(app: ASGIApp, origin: str) -> ASGIApp:
+    """Return an application whose answers the pages of another site may read, or those of all sites ("*")."""
+    # OpenAI's client for browsers sends a dozen headers of its own.
+    return CORSMiddleware(
+        app, [origin], ("GET", "POST", "DELETE"), ["*"], expose_headers=(*HEADERS, "retry-after"), max_age=600
+    )
 
 
 def may_pass(access: Access, headers: Headers, key: object = None) -> bool:

@@ -26,7 +26,7 @@ from ...morph.voice.measure import cut_part
 from ...morph.voice.recording import LONGEST_READ_S, Reference, prepare_reference
 from ...morph.voice.voice import Voice
 from ..api.errors import ApiError, as_api_error, fault
-from ..api.middleware import AccessGuard, RequestLog, answer_headers
+from ..api.middleware import AccessGuard, RequestLog, allow_site
 from ..api.openapi import BINARY, FAILED, SPOKEN, body_of, describe, render
 from ..api.options import Limits, ServerOptions
 from ..api.request import OPENAI_MODELS, STREAM_FORMATS, RecordingUpload, Speech, Upload, check_model, read_request
@@ -92,8 +92,8 @@ class App(FastAPI):
         )
         self.state.speaker = speaker  # for ``UvicornServer``
         self._add_routes()
-        guard, headers = AccessGuard(super().__call__, options.access), answer_headers(options.access.origin)
-        self._front = RequestLog(guard, headers, options.access_log)
+        front = RequestLog(AccessGuard(super().__call__, options.access), options.access_log)
+        self._front = front if options.access.origin is None else allow_site(front, options.access.origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         front = super().__call__ if scope["type"] == "lifespan" else self._front
