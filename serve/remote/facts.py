@@ -10,7 +10,6 @@ import hashlib
 import json
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -31,6 +30,8 @@ MOST_LINES = 64  # of a server that does not report its limit
 MOST_WIDTH = 10**6  # numbers of a speaker embedding
 # For servers that do not report their checkpoint's.
 PUBLISHED_LANGUAGES = ("auto", *CODES)
+# What another server does not report of its checkpoint; nothing depends on it.
+UNKNOWN: dict[str, Any] = {"kind": "", "size": "", "width": 1, "sample_rate": SAMPLE_RATE}
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
 LONGEST_NAME = 255  # characters: of voices, languages, checkpoints
@@ -149,27 +150,26 @@ class Event(Reported):
         return tuple(found)
 
 
-@dataclass(frozen=True)
-class ServerFacts:
-    """The facts of a server at the time of the question; "", () or 0 if it does not report one."""
+class ServerFacts(Reported):
+    """The facts of a server at the time of the question. Ours reports most of them in ``/v1/status``."""
 
     server: Server
     engine: str  # OURS, VLLM_OMNI or OTHER
-    model: str  # the name of its checkpoint
+    model: Name  # the name of its checkpoint, "" if it reports none
     # Sorted and without our clients' uploads (OUR_UPLOADS): both change while lines are spoken.
     voices: tuple[str, ...]
-    languages: tuple[str, ...] = ()  # of its checkpoint, as the next three; see ``Model``
-    kind: str = ""
-    size: str = ""
-    width: int = 0
-    sample_rate: int = SAMPLE_RATE
-    fingerprint: str = ""  # a hash of all that it reports and that changes its audio
-    takes_seed: bool = True  # requests may have a seed
-    takes_interval: bool = False  # requests may set a shortest time between events
-    sends_parts: bool = False  # it can answer with offline audio and progress in parts
-    most_lines: int = MOST_LINES  # the most concurrent requests
+    kind: Name  # of its checkpoint, as the next ones; see ``Model``
+    size: Name
+    width: Annotated[int, Field(ge=1, le=MOST_WIDTH)]
+    sample_rate: Rate
+    languages: Names = ()
     follows_instructions: bool = True  # our server ignores them if its checkpoint cannot
-    tells_words: bool = False  # answers may have word times
+    word_times: bool = False  # answers may have them
+    fingerprint: Name  # a hash of all that it reports and that changes its audio; "" if there is none
+    takes_seed: bool = True  # requests may have a seed
+    fields: Names = ()  # that requests may have
+    stream_formats: Names = ()
+    most_lines: Annotated[int, Field(ge=1, le=10**9)] = MOST_LINES  # the most concurrent requests
 
     def __str__(self) -> str:
         return f"{self.server}, {self.engine}"
@@ -181,23 +181,6 @@ class ServerFacts:
             there = f"choose one of {', '.join(self.voices)}" if self.voices else "it lists none"
             raise ValueError(f"server {self} has no voice {name[:64]!r}: {there}")
         return known[name.strip().lower()]
-
-
-class ServerStatus(Reported):
-    """The answer of this pack's server to ``/v1/status``."""
-
-    model: Name
-    kind: Name
-    size: Name
-    fingerprint: Name
-    width: Annotated[int, Field(ge=1, le=MOST_WIDTH)]
-    sample_rate: Rate
-    languages: Names = ()
-    fields: Names = ()
-    stream_formats: Names = ()
-    most_lines: Annotated[int, Field(ge=1, le=10**9)] = MOST_LINES
-    follows_instructions: bool = True
-    word_times: bool = False
 
 
 class Named(Reported):
@@ -223,24 +206,17 @@ def read_facts(server: Server, status: Json, voices: Json, models: Json, schema:
     ids = [one.id if isinstance(one, Named) else one for one in listed.voices]
     names = tuple(sorted(name for name in ids if not name.startswith(OUR_UPLOADS)))
     if status is not None and status.get("server") == OURS:
-        ours = read(ServerStatus, status)
-        same = {name: value for name, value in vars(ours).items() if name in ServerFacts.__dataclass_fields__}
-        if ours.fingerprint and ours.sample_rate != SAMPLE_RATE:  # one track has one rate
-            same["fingerprint"] += f" {ours.sample_rate} Hz"
-        return ServerFacts(
-            server,
-            OURS,
-            voices=names,
-            **same,
-            takes_interval="event_interval" in ours.fields,
-            sends_parts=PARTS in ours.stream_formats,
-            tells_words=ours.word_times,
-        )
+        facts = read(ServerFacts, {**status, "server": server, "engine": OURS, "voices": names, "takes_seed": True})
+        if facts.sample_rate == SAMPLE_RATE or not facts.fingerprint:
+            return facts
+        # One track has one rate.
+        return facts.model_copy(update={"fingerprint": f"{facts.fingerprint} {facts.sample_rate} Hz"})
     engine = VLLM_OMNI if "uploaded_voices" in (voices or {}) else OTHER
     model = listed.data[0].id if listed.data else ""
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
     takes_seed = engine == VLLM_OMNI or SEED in speech_fields(schema)
-    return ServerFacts(server, engine, model, names, fingerprint=fingerprint, takes_seed=takes_seed)
+    known = {"model": model, "voices": names, "fingerprint": fingerprint, "takes_seed": takes_seed}
+    return ServerFacts(server=server, engine=engine, **known, **UNKNOWN)
 
 
 def speech_fields(schema: Any) -> tuple[str, ...]:

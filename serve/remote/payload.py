@@ -68,7 +68,7 @@ def make_job(facts: ServerFacts, line: Line, options: GenerateOptions, consent: 
     text, voice, instruct = line.as_read(line.text), line.voice, line.instruct or line.voice.instruct
     check_spoken(text)
     check_encodable(line.instruct or "", "instruct")
-    if options.wrong_words != IGNORE and not facts.tells_words:
+    if options.wrong_words != IGNORE and not facts.word_times:
         raise ValueError(f"wrong_words is {options.wrong_words} and server {facts} has no word times: set ignore")
     (_check_ours if facts.engine == OURS else _check_other)(facts, line, options)
     body: dict[str, Any] = {"input": text, **({"instructions": instruct} if instruct else {})}
@@ -137,7 +137,7 @@ def _our_job(facts: ServerFacts, line: Line, options: GenerateOptions, body: dic
     if (one := options.sampling) is not None:
         subtalker = {f"subtalker_{name}": value for name, value in fields_of(one.subtalker).items()}
         body["sampling"] = fields_of(one.talker) | subtalker | fields_of(one)
-    return SpeechJob(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.tells_words)
+    return SpeechJob(line, body, upload, sample_rate=facts.sample_rate, with_words=facts.word_times)
 
 
 def uploaded_name(voice: Voice) -> str:

@@ -32,7 +32,7 @@ from ...morph.words.timing import WordTime, retime_words, shown_words
 from ...postprocess.ends import is_silent
 from ...postprocess.join import concatenate
 from .connection import WAITING, Answer, AnswerListener, Connection, Failure, LoopThread, connect, retry
-from .facts import PUBLISHED_LANGUAGES, ReportedLine, ServerFacts
+from .facts import PARTS, PUBLISHED_LANGUAGES, ReportedLine, ServerFacts
 from .payload import SpeechJob, make_job, uploaded_name
 
 log = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ class RemoteSpeaks(AbstractContextManager["RemoteSpeaks"]):
         return [self.speak(line, options, delivery) for line, delivery in zip(lines, deliveries, strict=True)]
 
     def check_words(self) -> None:
-        if not self.facts.tells_words:
+        if not self.facts.word_times:
             fix = "start this pack's server there with a checkpoint that has an alignment head (the demo voice has one)"
             raise ValueError(f"server {self.facts} reports no word times: {fix}, or do without them")
 
@@ -363,9 +363,10 @@ class RemoteSpeaks(AbstractContextManager["RemoteSpeaks"]):
     def _job(self, line: RemoteLine, take: int) -> SpeechJob:
         """Return a line's job: an offline line is sent in one piece, one that may stream later in few events."""
         is_first = take == 1  # others are offline
-        if (is_first and line.speech.is_streamed) or not self.facts.takes_interval:
+        if (is_first and line.speech.is_streamed) or "event_interval" not in self.facts.fields:
             return line.job
         lines = min(self.in_flight, len(self._running) + len(self._waiting))
         interval_s = min(max(SHORTEST_INTERVAL_S, lines / PROGRESS_A_S), LONGEST_INTERVAL_S)
         may_stream = is_first and line.speech.delivery.live == LATER
-        return replace(line.job, interval_s=interval_s, offline=self.facts.sends_parts and not may_stream)
+        offline = PARTS in self.facts.stream_formats and not may_stream
+        return replace(line.job, interval_s=interval_s, offline=offline)

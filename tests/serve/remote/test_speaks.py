@@ -67,6 +67,10 @@ def ryan(client: Client, text: str = "Hello there.", **more) -> Line:
     return Line(text, preset_voice(client.speaker.model, "ryan"), **more)
 
 
+def changed(facts: ServerFacts, **fields: Any) -> ServerFacts:
+    return facts.model_copy(update=fields)
+
+
 def speak(facts: ServerFacts, lines: Sequence[Line], options: GenerateOptions = SHORT) -> list[Spoken]:
     """Lines that nobody hears, with consent."""
     with RemoteSpeaks(facts, consent=True) as speaks:
@@ -132,10 +136,10 @@ def test_a_key_stands_for_what_is_sent_and_the_server(facts: ServerFacts, client
     others = [
         key(line=replace(line, seed=9)),
         key(options=replace(SHORT, seq_groups=4)),
-        key(replace(facts, fingerprint="0" * 64)),
+        key(changed(facts, fingerprint="0" * 64)),
     ]
     assert len({key(), *others}) == 4 and all(len(one or "") == 64 for one in others)
-    assert key(replace(facts, fingerprint="")) is None
+    assert key(changed(facts, fingerprint="")) is None
 
 
 def test_what_a_server_says_of_itself_stays_while_voices_are_sent_and_used(open_server, load, recording) -> None:
@@ -158,7 +162,7 @@ def test_a_busy_server_is_asked_again(open_server, monkeypatch) -> None:
         facts = ask_server(server)
         assert facts.most_lines == 2, "the client sends no more than that at once"
         lines = [Line("Hello there.", voice, seed=seed) for seed in range(8)]
-        assert all(one.report.frames for one in speak(replace(facts, most_lines=8), lines))
+        assert all(one.report.frames for one in speak(changed(facts, most_lines=8), lines))
 
 
 def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_comes_in_few_events(
@@ -175,7 +179,7 @@ def test_a_line_that_nobody_hears_is_made_complete_and_one_that_is_heard_later_c
     assert said == [("sse", 0.0), ("sse", 0.5), ("multipart", 0.5)]
     assert all(close_to(one.waveform, spoken[0].waveform) for one in spoken)
     assert all(one.report == spoken[0].report for one in spoken)
-    for older in (replace(facts, sends_parts=False), replace(facts, takes_interval=False)):
+    for older in (changed(facts, stream_formats=()), changed(facts, fields=())):
         speak(older, [line])
         assert sent[-1].stream_format == "sse", "an older server refuses another"
     assert "event_interval" not in sent[-1], "or does not know the field"
