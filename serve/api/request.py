@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import core_schema
 from typing_extensions import Self
 
@@ -189,7 +189,7 @@ class SettingsFields(Fields):
     """Settings of a request and of a WebSocket's first message; ``GENERATED`` has more."""
 
     model: str | None = None
-    voice: Name | VoiceId | None = None
+    voice: Annotated[Name | VoiceId | None, AfterValidator(lambda one: getattr(one, "id", one))] = None
     voice_shift: VoiceShift | None = None
     instructions: Text = Field("", max_length=4096)  # as OpenAI's
     response_format: Annotated[str, one_of(SERVED)] = "mp3"
@@ -267,22 +267,16 @@ SessionConfig = pydantic.create_model("SessionConfig", __base__=ConfigFields, **
 class SpeechRequest:
     """One request for speech, by HTTP or a WebSocket."""
 
-    voice: str | None  # None: the server's first
+    fields: Any  # as it was sent: ``SpeechFields`` or ``ConfigFields``
     language: str
     instructions: str | None
     seed: int
-    audio: str  # the audio format
     generate: GenerateOptions
-    speed: float  # of the delivered audio, 0.25..4
     ignored: tuple[str, ...]  # fields that were removed, or that the checkpoint does not support
-    timestamps: bool  # of words
     pronunciation: tuple[PronunciationList, ...]
-    shift: VoiceShift | None
     text: str | Iterable[str]  # an iterable gives it in parts
     layout: str = LAYOUTS[0]  # how parts are spoken
     complete: bool = False  # offline, not streamed
-    way: str = "audio"  # one of STREAM_FORMATS
-    interval_s: float = 0.0  # the shortest time between two events, or reports of progress (0: no reports)
     caller: str = ""  # the client's address
 
 
@@ -296,8 +290,7 @@ def read_request(fields: SpeechFields, model: Model, server: ServerOptions, call
         check_spoken(text, "input")
     _check_stream(fields)
     complete = fields.stream is False or way in COMPLETE_FORMATS
-    more: Any = {"way": way, "interval_s": fields.event_interval, "complete": complete, "caller": caller}
-    asked = read_settings(fields, model, server, text, **more)
+    asked = read_settings(fields, model, server, text, complete=complete, caller=caller)
     changes: dict[str, Any] = {"chunk_frames": SELDOM_CHUNKS} if fields.event_interval else {}
     if complete and way != "multipart":  # clients of the latter retry themselves
         changes["retries"] = 1
@@ -335,17 +328,13 @@ def read_settings(
         with refusing(name):
             check_word_times(model)
     return SpeechRequest(
-        voice=fields.voice.id if isinstance(fields.voice, VoiceId) else fields.voice,
+        fields=fields,
         language=language,
         instructions=instructions,
         seed=given["seed"] if "seed" in given else secrets.randbelow(2**32),
-        audio=fields.response_format,
         generate=generate,
-        speed=fields.speed,
         ignored=(*ignored, *removed_in(given)),
-        timestamps=fields.return_timestamps,
         pronunciation=_pronunciation(fields.pronunciation or {}),
-        shift=fields.voice_shift,
         text=text,
         **more,
     )

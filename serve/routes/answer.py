@@ -64,7 +64,7 @@ class SpeechAnswer(Response):
         self._held, self._words = bytearray(), list[dict[str, Any]]()  # until the next event is due
         self._head = {
             **({"x-speech-ignored": ", ".join(asked.ignored)} if asked.ignored else {}),
-            "content-type": MEDIA_TYPES.get(asked.way, SERVED[asked.audio]),
+            "content-type": MEDIA_TYPES.get(asked.fields.stream_format, SERVED[asked.fields.response_format]),
             "cache-control": "no-store",
             "x-accel-buffering": "no",
             "x-speech-seed": str(asked.seed),
@@ -116,9 +116,9 @@ class SpeechAnswer(Response):
         """Send an error, in the stream if that has begun; return its status."""
         if not self._started:
             await JSONResponse(error.body, error.status, error.headers)(scope, receive, send)
-        elif self._asked.way == "sse":
+        elif self._asked.fields.stream_format == "sse":
             await self._send(send, self._take_held() + write_event("error", error.body), more=False)
-        elif self._asked.way == "multipart":
+        elif self._asked.fields.stream_format == "multipart":
             await self._send(send, write_json_part("error", error.body) + END, more=False)
         else:  # clients notice that the last chunk is missing
             log.warning("an answer was broken off: %s", error.message)
@@ -142,7 +142,7 @@ class SpeechAnswer(Response):
             "readings": {one.shown: one.read for one in report.readings},
             "ignored": asked.ignored,
         }
-        words = {"timestamps": reading.take_timestamps()} if asked.timestamps and asked.complete else {}
+        words = {"timestamps": reading.take_timestamps()} if asked.fields.return_timestamps and asked.complete else {}
         return {**words, "usage": usage_of(reading), "report": told}
 
     def _note_audio(self) -> None:
@@ -156,11 +156,11 @@ class SpeechAnswer(Response):
         async for words, data in encoded(self._speaker, reading, asked, self._metrics):
             self._words += words
             self._held += data
-            if (now := time.perf_counter()) - sent_at >= asked.interval_s:
+            if (now := time.perf_counter()) - sent_at >= asked.fields.event_interval:
                 sent_at = now if self._held else sent_at  # an encoder may hold the audio back
                 yield self._take_held()
         yield self._take_held()
-        if asked.way == "sse":
+        if asked.fields.stream_format == "sse":
             yield write_event("speech.audio.done", self._result(reading))
         check_end(reading.report, asked)
 
@@ -169,7 +169,7 @@ class SpeechAnswer(Response):
         if self._held:
             self._note_audio()
         ready = write_event("speech.audio.timestamps", {"timestamps": self._words}) if self._words else b""
-        if self._asked.way != "sse":
+        if self._asked.fields.stream_format != "sse":
             ready += self._held
         elif self._held:
             # JSON's encoder would search a megabyte of base64 for characters to escape.
@@ -181,22 +181,23 @@ class SpeechAnswer(Response):
 
     async def _complete(self, reading: SpeechReader) -> AsyncIterator[bytes]:
         """Yield a complete file, with the progress before it and the report after it if it comes in parts."""
-        asked = self._asked
-        while not await reading.wait_end(asked.interval_s or None):
+        asked, fields = self._asked, self._asked.fields
+        while not await reading.wait_end(fields.event_interval or None):
             frames, expected = reading.frames
             if frames:  # errors of a queued line have their own status
                 yield write_json_part("speech.audio.progress", {"frames": frames, "expected": expected})
-        content, samples = await self._speaker.encoders.run(asked.audio, partial(reading.encode, asked.audio))
-        result = self._result(reading) if asked.way in MEDIA_TYPES else {}
-        kind = SERVED[asked.audio]
+        encode = partial(reading.encode, fields.response_format)
+        content, samples = await self._speaker.encoders.run(fields.response_format, encode)
+        result = self._result(reading) if fields.stream_format in MEDIA_TYPES else {}
+        kind = SERVED[fields.response_format]
         note_end(self._metrics, reading.report, asked.seed)
         self._note_audio()
         self._metrics.audio_s.inc(samples / self._speaker.model.sample_rate)
-        if asked.way == "multipart":
+        if fields.stream_format == "multipart":
             yield write_part(kind, content)
             yield write_json_part("speech.audio.done", result) + END
             return
-        if asked.way == "json":  # the first two fields are those of Kokoro-FastAPI's captioned speech
+        if fields.stream_format == "json":  # the first two fields are those of Kokoro-FastAPI's captioned speech
             audio = base64.b64encode(content).decode()
             content = json.dumps({"audio": audio, "audio_format": kind, **result}).encode()
         self._head.update({"content-length": str(len(content)), "x-speech-ended": reading.report.ended})
@@ -207,7 +208,7 @@ async def encoded(
     speaker: Speaker, reading: SpeechReader, asked: SpeechRequest, metrics: Metrics
 ) -> AsyncIterator[tuple[list[dict[str, Any]], bytes]]:
     """Yield the new words and the encoded audio of a stream, and count them."""
-    with closing(speaker.encoders.open_stream(asked.audio, speaker.model.sample_rate)) as encoder:
+    with closing(speaker.encoders.open_stream(asked.fields.response_format, speaker.model.sample_rate)) as encoder:
         async for part in reading:
             yield reading.take_timestamps(), await encoder.add(part)
             metrics.audio_s.inc(len(part) / speaker.model.sample_rate)

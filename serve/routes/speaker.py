@@ -369,12 +369,12 @@ class Speaker:
         """
         if not self.is_ready and not self._is_ending:
             raise ApiError(503, "the model is still being prepared: try again", headers={"Retry-After": "2"})
-        text, find = asked.text, self.voices.find
-        voice = self.voices.known(asked.voice)
+        text, fields, find = asked.text, asked.fields, self.voices.find
+        voice = self.voices.known(fields.voice)
         if voice is None:
-            voice = await anyio.to_thread.run_sync(find, asked.voice, asked.instructions)
-        if asked.shift is not None:
-            voice = await anyio.to_thread.run_sync(self.voices.shifted, voice, asked.shift)
+            voice = await anyio.to_thread.run_sync(find, fields.voice, asked.instructions)
+        if fields.voice_shift is not None:
+            voice = await anyio.to_thread.run_sync(self.voices.shifted, voice, fields.voice_shift)
         instruct = None if voice.kind == "design" else asked.instructions
         lists = (*asked.pronunciation, *self.options.pronunciation)
         line = Line(text, voice, asked.language, asked.seed, instruct, layout=asked.layout, pronunciation=lists)
@@ -383,12 +383,12 @@ class Speaker:
         if self._is_ending:
             raise shutting_down()
         changed = asyncio.Event()
-        timestamps = Timestamps(self.model, line, asked.speed) if asked.timestamps else None
+        timestamps = Timestamps(self.model, line, fields.speed) if fields.return_timestamps else None
         delivery = Delivery(
             not asked.complete,
             keep=False,
             on_change=partial(self._news_here().tell, changed),
-            held_s=FORMATS[asked.audio].held_s,
+            held_s=FORMATS[fields.response_format].held_s,
             last_retry_s=time.perf_counter() + self.options.limits.seconds * BEFORE_RETRY,
             caller=asked.caller,
         )
@@ -401,7 +401,7 @@ class Speaker:
             raise ApiError(429, f"the server is busy: {error}", code="rate_limit_exceeded", headers=after) from error
         except (ValueError, BatchClosed) as error:
             raise as_api_error(error) from error
-        return SpeechReader(speech, changed, self, asked.speed, timestamps)
+        return SpeechReader(speech, changed, self, fields.speed, timestamps)
 
     def _news_here(self) -> News:
         loop = asyncio.get_running_loop()

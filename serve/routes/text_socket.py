@@ -177,7 +177,7 @@ class SpeechSocket:
 
     async def _send_speech(self, reading: SpeechReader, asked: SpeechRequest) -> None:
         began, rate, is_first = time.perf_counter(), self._speaker.model.sample_rate, True
-        start = {"format": asked.audio, "sample_rate": rate, "seed": asked.seed}
+        start = {"format": asked.fields.response_format, "sample_rate": rate, "seed": asked.seed}
         await self._send("audio.start", start)
         async for words, data in encoded(self._speaker, reading, asked, self._metrics):
             if words:
