@@ -30,7 +30,7 @@ MOST_LINES = 64  # of a server that does not report its limit
 MOST_WIDTH = 10**6  # numbers of a speaker embedding
 # For servers that do not report their checkpoint's.
 PUBLISHED_LANGUAGES = ("auto", *CODES)
-# What another server does not report of its checkpoint; nothing depends on it.
+# Of the checkpoint of another server, which does not report it; nothing depends on these.
 UNKNOWN: dict[str, Any] = {"kind": "", "size": "", "width": 1, "sample_rate": SAMPLE_RATE}
 OURS, VLLM_OMNI, OTHER = "qwen3-tts-morph", "vLLM-Omni", "another server"
 
@@ -215,7 +215,7 @@ def read_facts(server: Server, status: Json, voices: Json, models: Json, schema:
     model = listed.data[0].id if listed.data else ""
     fingerprint = hashlib.sha256(f"{server.url} {engine} {model}".encode()).hexdigest()
     takes_seed = engine == VLLM_OMNI or SEED in speech_fields(schema)
-    known = {"model": model, "voices": names, "fingerprint": fingerprint, "takes_seed": takes_seed}
+    known: dict[str, Any] = {"model": model, "voices": names, "fingerprint": fingerprint, "takes_seed": takes_seed}
     return ServerFacts(server=server, engine=engine, **known, **UNKNOWN)
 
 
