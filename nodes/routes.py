@@ -118,7 +118,9 @@ def guard(handler: Handler, cors: str | None = None) -> Handler:
 def line_routes(open_cache: Callable[[], LineCache]) -> Routes:
     """Return the handlers for cached lines; ``open_cache`` is called in a thread."""
 
-    async def answer(act: str) -> web.StreamResponse:
+    async def answer(act: str, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            check_json(request)
         try:
             size = await asyncio.to_thread(lambda: getattr(open_cache(), act)())
         except (OSError, ValueError) as error:
@@ -126,15 +128,8 @@ def line_routes(open_cache: Callable[[], LineCache]) -> Routes:
             raise Refused("the cached lines cannot be read: see the server's log", 500) from error
         return web.json_response({"lines": size.lines, "bytes": size.bytes})
 
-    async def show(_: web.Request) -> web.StreamResponse:
-        return await answer("size")
-
-    async def clear(request: web.Request) -> web.StreamResponse:
-        """Remove all cached lines; answer how many there were."""
-        check_json(request)
-        return await answer("clear")
-
-    return {("GET", LINES_ROOT): show, ("POST", f"{LINES_ROOT}/clear"): clear}
+    # Both answer how many lines there are, or were.
+    return {("GET", LINES_ROOT): partial(answer, "size"), ("POST", f"{LINES_ROOT}/clear"): partial(answer, "clear")}
 
 
 def speech_routes(store: SpeechStore, cors: str | None = None) -> Routes:

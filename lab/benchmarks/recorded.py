@@ -99,8 +99,8 @@ class Tape:
 
     has_listener = True
 
-    def __init__(self) -> None:
-        self.parts: list[np.ndarray] = []
+    def __init__(self, sample_rate: int) -> None:
+        self.sample_rate, self.parts = sample_rate, list[np.ndarray]()
 
     def begin(self, name: str, text: str) -> None:
         pass
@@ -118,8 +118,8 @@ def speak_scene(synthesizer: Synthesizer, lines: Sequence[Line], options: Genera
     parsed, own = read_script(SynthesizerChecks(synthesizer), request, options)
     with stream_lines(synthesizer, own, options, in_turn=True) as stream:
         chunks = list(stream)
-    tape = Tape()
-    player = ScenePlayer(parsed, GAP_S, synthesizer.model.sample_rate, tape)
+    tape = Tape(synthesizer.model.sample_rate)
+    player = ScenePlayer(parsed, GAP_S, tape, lambda _: ())
     listener = player.listen(Listener())
     for index, one in enumerate(stream.spoken):
         samples = np.concatenate([chunk.samples for chunk in chunks if chunk.line == index])

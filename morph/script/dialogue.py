@@ -215,6 +215,8 @@ class Player(Protocol):
 
     @property
     def has_listener(self) -> bool: ...
+    @property
+    def sample_rate(self) -> int: ...
     def begin(self, name: str, text: str) -> None:
         """Announce the next line: its character or setting, and its words."""
 
@@ -226,20 +228,13 @@ class Player(Protocol):
 class ScenePlayer:
     """Plays a script while it is made: each line after its pause, at its speed, pitch and level, in order.
 
-    ``gap_s``: seconds of silence between lines, beside the script's own; ``rate``: of the sound in Hz. ``words``: the
-    word times of a spoken line. Raises ValueError for more silence than a track may have.
+    ``gap_s``: seconds of silence between lines, beside the script's own. ``words``: the word times of a spoken line.
+    Raises ValueError for more silence than a track may have.
     """
 
-    def __init__(
-        self,
-        script: Script,
-        gap_s: float,
-        rate: int,
-        player: Player,
-        words: Callable[[Spoken], Sequence[WordTime]] | None = None,
-    ):
-        self._lines, self._rate, self._player, self._words = script.lines, rate, player, words
-        lead, gaps, tail = silences(spacing_of(script, gap_s), len(self._lines) - 1, rate)
+    def __init__(self, script: Script, gap_s: float, player: Player, words: Callable[[Spoken], Sequence[WordTime]]):
+        self._lines, self._rate, self._player, self._words = script.lines, player.sample_rate, player, words
+        lead, gaps, tail = silences(spacing_of(script, gap_s), len(self._lines) - 1, self._rate)
         self._silences = [lead, *gaps, tail]
         self._played: dict[int, list[np.ndarray]] = {}
 
@@ -264,7 +259,7 @@ class ScenePlayer:
         self._player.play(played)
 
     def _show_words(self, index: int, spoken: Spoken) -> None:
-        if self._words is not None and spoken.report.takes == 1:  # another take was not what played
+        if spoken.report.takes == 1:  # another take was not what played
             speed = retiming_of(self._lines[index]).speed
             self._player.show_words(index, retime_words(self._words(spoken), speed))
 

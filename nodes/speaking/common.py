@@ -166,7 +166,7 @@ class Stage:
         def words(one: Spoken) -> Sequence[WordTime]:
             return words_of(self.speaks, [one]).lines[0].words
 
-        self.player = ScenePlayer(script, gap_s, self.speaks.rate, self.page, words)
+        self.player = ScenePlayer(script, gap_s, self.page, words)
         return speak_lines(self.speaks, lines, self.options, self.render, self.player.listen(self.listener))
 
     def end(
@@ -174,13 +174,11 @@ class Stage:
         asked: Sequence[Line],
         spoken: Sequence[Spoken],
         sources: Sequence[ScriptLine | None] = (None,),
-        found: str = "",
-        first: str = "",
     ) -> Performance:
         """Return the node's results.
 
         ``asked`` are the lines of the request, ``spoken`` the same at their final speed, ``sources`` their lines in the
-        script. ``found`` says which voices were found by their names; ``first`` begins the report.
+        script.
         """
         from ...morph.speech.report import outcome
 
@@ -194,7 +192,7 @@ class Stage:
         words = words_of(self.speaks, spoken)
         how = self.speaks.describe(spoken, self.options, elapsed)
         seeds = describe_seeds(facts, [one.number or place for place, one in enumerate(spoken, start=1)])
-        report = "\n\n".join(filter(None, [first, how, *self.notes, found, seeds, words.describe()]))
+        report = "\n\n".join(filter(None, [how, *self.notes, seeds, words.describe()]))
         return Performance(spoken, facts, words, report, outcome(spoken, elapsed))
 
 

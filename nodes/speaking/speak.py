@@ -143,7 +143,8 @@ class RenderScript(SpeakingNode):
             read, lines = read_script(stage.speaks, request, stage.options)
             by_sentence = given.get("sentence_subtitles", False)
             scene = assemble(read, stage.speak(lines, read, gap), gap, by_sentence)
-            result = stage.end(lines, scene.lines, read.lines, characters.describe_found())
+            stage.notes.append(characters.describe_found())
+            result = stage.end(lines, scene.lines, read.lines)
         joined = to_audio(scene.joined, scene.sample_rate, result.facts)
         shown = show(result.outcome, result.clips(), report=result.report)
         words = result.words.at(scene.starts, scene.sample_rate)
@@ -241,16 +242,17 @@ class DubCaptions(SpeakingNode):
             script = Script(tuple(one.line for one in dubbed))
             dub = assemble_dub(dubbed, silent, stage.speak(lines, script), limits)
             sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]
-            found, spoken = characters.describe_found(), [one.spoken for one in dub.placed]
-            result = stage.end(lines, spoken, sources, found, dub.summary)
+            stage.notes.append(characters.describe_found())
+            result = stage.end(lines, [one.spoken for one in dub.placed], sources)
         clips = [
             clip if one.fits else replace(clip, problems=(*clip.problems, DOES_NOT_FIT))
             for clip, one in zip(result.clips(), dub.placed, strict=True)
         ]
-        shown = show(f"{dub.summary}\n{result.outcome}", clips, report=result.report)
+        report = f"{dub.summary}\n\n{result.report}"
+        shown = show(f"{dub.summary}\n{result.outcome}", clips, report=report)
         track = to_audio(dub.track, dub.sample_rate, result.facts)
         words = result.words.at([one.start for one in dub.placed], dub.sample_rate)
-        return io.NodeOutput(result.audios(), track, dub.srt, dub.misfits, result.report, words, ui=shown)
+        return io.NodeOutput(result.audios(), track, dub.srt, dub.misfits, report, words, ui=shown)
 
 
 def with_narrator(cast: Mapping[str, Voice] | None, voice: Voice | None) -> dict[str, Voice]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...morph.training.trainer import Losses
 
 NO_FOLDER, NO_LIST = "(no folder)", "cannot list the folders of recordings"
+TRAINED_BY = {"rank": "rank", "layers": "layers", "rate": "rate", "batch_size": "batch"}  # inputs: fields of Training
 NEEDED_BYTES = 4 << 30  # asked of ComfyUI beside the weights; an estimate
 
 
@@ -190,13 +191,8 @@ def request_of(one: Mapping[str, Any], audio: Sequence[Any], transcripts: Sequen
     recordings = recordings + listed_recordings(audio, transcripts)
     if not recordings and not refused:
         raise ValueError("there are no recordings: choose a folder, or connect audio")
-    options = Training(
-        rank=one.get("rank", 16),
-        layers=one.get("layers", "predictor"),
-        steps=one.get("steps") or TRAINING_UPDATES[one["length"]],
-        rate=one.get("rate", 1e-3),
-        batch=one.get("batch_size", 8),
-    )
+    given = {field: one[name] for name, field in TRAINED_BY.items() if name in one}
+    options = Training(steps=one.get("steps") or TRAINING_UPDATES[one["length"]], **given)
     name = voice_library().path(one["name"]).stem
     return VoiceTraining(name, recordings, voice, one["language"], options, refused)
 

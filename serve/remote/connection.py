@@ -45,7 +45,7 @@ MOST_EVENT = 1 << 26  # bytes: a minute of silence as base64 has 4 MB
 TOKENS_HEADER = "x-vllm-omni-output-tokens"  # frames
 UPDATE = "update the program there, or the pack here"
 FRAMES_OFF = 3  # between the tokens and the length of the sound
-MOST_HEADERS = 20  # of a part
+MOST_HEADERS = 20  # of a part, with its boundary
 JSON, MOST_JSON = "application/json", 1 << 22  # bytes
 
 TRY_AGAIN = (408, 429, 502, 503, 504)
@@ -66,10 +66,16 @@ Items: TypeAlias = AsyncIterator[Any]
 """The items of an answer: JSON of events and parts, and the bytes of a part that is audio."""
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """A way to a successful retry."""
+class ServerGone(OutOfService, ConnectionError):
+    """No line can be spoken at the server any more; the message is that of a ``Failure``."""
 
+
+@dataclass(eq=False)
+class Failure(Exception):
+    """A failed attempt, and what helps. Its text is one sentence: the server, and ``what`` with the fix."""
+
+    server: Server
+    what: str
     again: bool = False  # the same request later
     after_s: float | None = None  # the wait that the server asks for
     new_seed: bool = False
@@ -77,23 +83,11 @@ class Remedy:
     ends_all: bool = False  # no line can be spoken: after the attempts the whole run ends
     listens: bool = True  # False if nothing listens at the address, as while a server starts
 
-
-NONE, LATER, ENDS_ALL = Remedy(), Remedy(again=True), Remedy(ends_all=True)
-
-
-class ServerGone(OutOfService, ConnectionError):
-    """No line can be spoken at the server any more; the message is that of a ``Failure``."""
-
-
-class Failure(Exception):
-    """A failed attempt in one sentence: the server, and ``what`` with the fix. No control characters."""
-
-    def __init__(self, server: Server, what: str, remedy: Remedy = NONE):
-        super().__init__(one_line(f"server {server} {what}"))
-        self.remedy = remedy
+    def __str__(self) -> str:
+        return one_line(f"server {self.server} {self.what}")
 
     def for_people(self) -> ConnectionError:
-        error = (ServerGone if self.remedy.ends_all else ConnectionError)(str(self))
+        error = (ServerGone if self.ends_all else ConnectionError)(str(self))
         error.__cause__ = self
         return error
 
@@ -104,21 +98,21 @@ def of_status(server: Server, status: int, body: Any, headers: Mapping[str, str]
     said = f": {words}" if words else ""
     if status == NO_KEY:
         fix = f"set {key_variable(server.name)} in the environment and restart"
-        return Failure(server, f"does not accept the key, or wants one: {fix}", ENDS_ALL)
+        return Failure(server, f"does not accept the key, or wants one: {fix}", ends_all=True)
     if status == FORBIDDEN:
-        return Failure(server, f"refused this computer (403){said}", ENDS_ALL)
+        return Failure(server, f"refused this computer (403){said}", ends_all=True)
     if status in TRY_AGAIN:
         why = "is busy" if status == 429 else f"could not answer ({status})"
         after = header_number(headers.get("Retry-After"))
-        return Failure(server, why + said, Remedy(again=True, after_s=after))
+        return Failure(server, why + said, again=True, after_s=after)
     if status == NOT_FOUND and not words:
-        return Failure(server, "has no /v1/audio/speech (404): correct its address", ENDS_ALL)
+        return Failure(server, "has no /v1/audio/speech (404): correct its address", ends_all=True)
     if status == NOT_FOUND:
-        return Failure(server, f"refused the line{said}", Remedy(upload=code == "voice_not_found"))
+        return Failure(server, f"refused the line{said}", upload=code == "voice_not_found")
     if status == FAILED and body is None:  # from its proxy: a replica has died
-        return Failure(server, "could not answer (500)", LATER)
+        return Failure(server, "could not answer (500)", again=True)
     if status == FAILED and NO_END in words:
-        return Failure(server, f"did not end the line{said}: try another seed", Remedy(new_seed=True))
+        return Failure(server, f"did not end the line{said}: try another seed", new_seed=True)
     did = "failed at" if status >= FAILED else "refused"
     return Failure(server, f"{did} the line ({status}){said}")
 
@@ -161,7 +155,7 @@ class Connection:
         status = await self._get("/v1/status")
         voices, models = await self._get("/v1/audio/voices"), await self._get("/v1/models")
         if voices is None and models is None:
-            raise self._failure("is no speech server: correct its address", ENDS_ALL)
+            raise self._failure("is no speech server: correct its address", ends_all=True)
         # Many frameworks write an OpenAPI document.
         schema = None if status else await self._get("/openapi.json", range(201, 600))
         try:
@@ -220,17 +214,17 @@ class Connection:
                 return self._answer(concatenate(chunks), job.sample_rate, event.report, words)
             elif event.type not in AUDIO:
                 raise of_status(self._server, 500, item, {})
-        raise self._failure("broke off the line before its end", LATER)
+        raise self._failure("broke off the line before its end", again=True)
 
     async def _read_file(self, answer: aiohttp.ClientResponse, job: SpeechJob, listener: AnswerListener) -> Answer:
         tokens = header_number(answer.headers.get(TOKENS_HEADER))
         try:
             samples, rate = _samples(await _read_most(answer, MOST_BYTES))
         except soundfile.SoundFileError as error:
-            raise self._failure("sent a sound that cannot be read", LATER) from error
+            raise self._failure("sent a sound that cannot be read", again=True) from error
         seconds = len(samples) / rate
         if tokens and abs(tokens / FRAME_RATE - seconds) > FRAMES_OFF / FRAME_RATE:
-            raise self._failure(f"sent {seconds:.1f} s of a sound of {tokens / FRAME_RATE:.1f} s", LATER)
+            raise self._failure(f"sent {seconds:.1f} s of a sound of {tokens / FRAME_RATE:.1f} s", again=True)
         waveform = resample(samples.mean(axis=1), rate, SAMPLE_RATE)
         if job.trim_ends:
             waveform = trim_ends(waveform, SAMPLE_RATE)[0]
@@ -239,11 +233,11 @@ class Connection:
 
     def _answer(self, waveform: np.ndarray, *more: Any) -> Answer:
         if not len(waveform):
-            raise self._failure("sent no sound: try another seed", Remedy(new_seed=True))
+            raise self._failure("sent no sound: try another seed", new_seed=True)
         return Answer(waveform, *more)
 
-    def _failure(self, what: str, remedy: Remedy = NONE) -> Failure:
-        return Failure(self._server, what, remedy)
+    def _failure(self, what: str, **remedy: bool) -> Failure:
+        return Failure(self._server, what, **remedy)
 
     @asynccontextmanager
     async def _request(
@@ -260,10 +254,10 @@ class Connection:
             reason = getattr(error, "strerror", None) or type(error).__name__
             what = f"cannot be reached ({reason}): start it, or correct its address"
             refused = isinstance(getattr(error, "os_error", None), ConnectionRefusedError)
-            raise self._failure(what, Remedy(again=True, ends_all=True, listens=not refused)) from error
+            raise self._failure(what, again=True, ends_all=True, listens=not refused) from error
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             what = f"broke the connection ({type(error).__name__}): try again"
-            raise self._failure(what, LATER) from error
+            raise self._failure(what, again=True) from error
 
 
 @asynccontextmanager
@@ -336,9 +330,7 @@ def _samples(content: bytes) -> tuple[np.ndarray, int]:
 async def _parts(answer: aiohttp.ClientResponse) -> Items:
     """Yield the JSON or the bytes of each complete part; ValueError if invalid."""
     content = answer.content
-    boundary = await _read_line(content)
-    line = boundary
-    while line and line == boundary:
+    while not content.at_eof():
         headers = await _read_headers(content)
         kind, size = headers.get("content-type", ""), header_number(headers.get("content-length"))
         if size is None and content.at_eof():
@@ -347,30 +339,25 @@ async def _parts(answer: aiohttp.ClientResponse) -> Items:
             raise ValueError(f"a part has {headers.get('content-length', 'no number of')!r:.40} bytes")
         try:
             part = await content.readexactly(size)
+            await content.readexactly(len(b"\r\n"))
         except asyncio.IncompleteReadError:
             return
         yield parse(part) if kind == JSON else part
-        await _read_line(content)
-        line = await _read_line(content)
-    if line != boundary + b"--" and line:
-        raise ValueError("a part does not begin with the boundary")
 
 
 async def _read_headers(content: aiohttp.StreamReader) -> dict[str, str]:
+    """Return a part's headers, after its boundary; ValueError for more than MOST_HEADERS, or one that does not end."""
     headers: dict[str, str] = {}
     for _ in range(MOST_HEADERS):
-        if not (line := await _read_line(content)):
+        try:
+            line = await content.readline()
+        except HttpProcessingError as error:
+            raise ValueError("a line of a part does not end") from error
+        if not line.strip():
             return headers
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.strip().lower()] = value.strip()
     raise ValueError("a part has too many headers")
-
-
-async def _read_line(content: aiohttp.StreamReader) -> bytes:
-    try:
-        return (await content.readline()).strip()
-    except HttpProcessingError as error:
-        raise ValueError("a line of a part does not end") from error
 
 
 class LoopThread:
@@ -412,7 +399,7 @@ async def retry(
                 raise
             if attempt == TOLD_AT:
                 warn(error)
-            after_s = error.remedy.after_s
+            after_s = error.after_s
         wait_s = FIRST_WAIT_S * 2 ** (attempt - 1) if after_s is None else after_s
         await asyncio.sleep(min(wait_s, LONGEST_WAIT_S))
     return await work()
@@ -443,6 +430,6 @@ async def ask(server: Server, attempts: int = 1) -> ServerFacts:
     return await retry(
         attempt,
         attempts,
-        lambda error: error.remedy.again and not error.remedy.listens,
+        lambda error: error.again and not error.listens,
         lambda error: log.warning(WAITING, error, "a few seconds"),
     )

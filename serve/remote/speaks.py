@@ -175,15 +175,15 @@ class Attempts:
             return answer
 
         def may_help(error: Failure) -> bool:
-            if error.remedy.upload and job.upload is not None:  # the server does not know the voice (any more)
+            if error.upload and job.upload is not None:  # the server does not know the voice (any more)
                 self._uploads.pop(uploaded_name(job.upload), None)
                 return True
-            return error.remedy.again
+            return error.again
 
         return await retry(attempt, ATTEMPTS, may_help, self._warn)
 
     def _warn(self, error: Failure) -> None:
-        if error.remedy.ends_all and not self._has_warned:
+        if error.ends_all and not self._has_warned:
             log.warning(WAITING, error, "about a minute")
             self._has_warned = True
 
@@ -330,7 +330,7 @@ class RemoteSpeaks(AbstractContextManager["RemoteSpeaks"]):
         elif (error := task.exception()) is None:
             line.finish(task.result())
         elif isinstance(error, Failure):
-            for one in (line, *(self._drop() if error.remedy.ends_all else ())):
+            for one in (line, *(self._drop() if error.ends_all else ())):
                 one.fail(error.for_people())
         else:
             line.fail(error)
@@ -345,9 +345,9 @@ class RemoteSpeaks(AbstractContextManager["RemoteSpeaks"]):
             try:
                 answer = await self._attempts.speak(job, partial(line.listen, take))
             except Failure as error:
-                if best is None and (take > policy.retries or not error.remedy.new_seed):
+                if best is None and (take > policy.retries or not error.new_seed):
                     raise
-                if not error.remedy.new_seed:
+                if not error.new_seed:
                     break
                 seed = next_seed(seed, 1)
                 continue

@@ -44,7 +44,7 @@ FOUR = "\n".join(f"[seed {100 * number}] ANNA: Number {number}." for number in r
 class Tape:
     """A player that notes what it plays, and where lines begin."""
 
-    has_listener = True
+    has_listener, sample_rate = True, 24000
 
     def __init__(self) -> None:
         self.parts: list[np.ndarray] = []
@@ -74,7 +74,7 @@ def speaks(model):
 def play(speaks, script: ScriptRequest, once: RenderOptions | None = None) -> tuple[Dialogue, Tape]:
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
-    player = ScenePlayer(parsed, 0.25, speaks.rate, tape)
+    player = ScenePlayer(parsed, 0.25, tape, lambda _: [])
     listener = player.listen(Listener())
     dialogue = assemble(parsed, speak_lines(speaks, lines, SHORT, once, listener), 0.25)
     player.finish(dialogue.lines)
@@ -100,7 +100,7 @@ def test_the_player_gets_the_words_of_lines_at_their_speed_but_not_of_another_ta
     script = ScriptRequest("ANNA: Hello there.\nBOB: [speed 2] It is late.\nANNA: Yes.", cast)
     parsed, lines = read_script(speaks, script, SHORT)
     tape = Tape()
-    player = ScenePlayer(parsed, 0, speaks.rate, tape, lambda spoken: [WordTime(spoken.report.text, 1.0, 2.0, 0, 1)])
+    player = ScenePlayer(parsed, 0, tape, lambda spoken: [WordTime(spoken.report.text, 1.0, 2.0, 0, 1)])
     hears = player.listen(Listener())
     spoken = speak_lines(speaks, lines, SHORT)
     spoken[2] = replace(spoken[2], report=replace(spoken[2].report, takes=2))
@@ -116,7 +116,7 @@ def test_a_line_with_speed_is_played_when_it_is_complete(cast) -> None:
     speaks, tape, played = Scripted(), Tape(), []
     script = ScriptRequest("ANNA: [speed 2] Hello.\nBOB: Yes.", cast)
     parsed, lines = read_script(speaks, script, SHORT)
-    player = ScenePlayer(parsed, 0, speaks.rate, tape)
+    player = ScenePlayer(parsed, 0, tape, lambda _: [])
     steps = [
         *[lambda: None] * 2,
         lambda: put(speaks.speeches[0], np.zeros(2400), last=True),

@@ -225,7 +225,6 @@ async def _cut(content: bytes, size: int) -> AsyncIterator[bytes]:
         (PCM.replace(b"Content-Length: ", b"Content-Length: 9999999"), "a part has '99999993840' bytes"),
         (PCM.replace(b"Content-Length", b"Content-Size"), "a part has 'no number of' bytes"),
         (b"--x\r\n" + 50 * b"A: b\r\n", "a part has too many headers"),
-        (PCM + b"--other\r\n", "a part does not begin with the boundary"),
         (b"x" * 1_000_000, "sent what cannot be read"),
     ],
 )  # fmt: skip

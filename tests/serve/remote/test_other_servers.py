@@ -222,7 +222,7 @@ def test_recorded_errors_are_one_sentence_and_not_asked_again(name: str) -> None
 @pytest.mark.parametrize("body", [{"error": "Unauthorized"}, {"detail": "Not authenticated"}, None])
 def test_a_refused_key_names_the_variable(body: Any) -> None:
     failure = of_status(Server("my farm", "http://10.0.0.5"), 401, body, {})
-    assert "MORPH_TTS_KEY_MY_FARM" in str(failure) and failure.remedy.ends_all
+    assert "MORPH_TTS_KEY_MY_FARM" in str(failure) and failure.ends_all
 
 
 @pytest.mark.parametrize(
