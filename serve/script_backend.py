@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..morph.model.names import known_language
 from ..morph.options import GenerateOptions
 from ..morph.setting import Setting
-from ..morph.text.encoding import check_encodable
 from ..morph.text.names import name_key
 from ..morph.text.scripts.script import LIMITS, Script, ScriptLine, check_script, parse_script, report_faults
-from ..morph.text.split import MAX_PAUSE_S, check_spoken
+from ..morph.text.split import MAX_PAUSE_S, check_encodable, check_spoken
 from ..morph.voice.cast import GIVEN, PRESET, SAVED, Cast, Character, join_characters, named_characters
 from ..morph.voice.voice import Voice
 from .remote.servers import NAMELESS, find_server, server_at

@@ -29,7 +29,7 @@ from qwen3_tts_morph.morph.kernels.embed import look_up
 from qwen3_tts_morph.morph.kernels.frame import run_layers
 from qwen3_tts_morph.morph.kernels.linear.tiles import MAX_FOLDED_ROWS
 from qwen3_tts_morph.morph.kernels.states import CacheSpan, Inputs, Residual
-from qwen3_tts_morph.morph.model.layers import LayerPass, LayerStack
+from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerPass, LayerStack
 from qwen3_tts_morph.morph.model.layers import run_layers as torch_layers
 from qwen3_tts_morph.morph.model.static_cache import SpanView, StaticCache, StepView
 
@@ -78,7 +78,8 @@ def torch_states(decoder: LayerStack, span: CacheSpan, states: torch.Tensor) -> 
         angles = span.angles.span(span.start, end)
     else:
         view, angles = StepView(cache, span.positions), span.angles.at(span.positions)
-    return torch_layers(decoder, states, LayerPass(angles, decoder.head_norms(), view))[:, -1]
+    attend = partial(TORCH_OPS.attend, decoder, LayerPass(angles, decoder.head_norms(), view))
+    return torch_layers(decoder, states, attend)[:, -1]
 
 
 def check_pass(bench: Bench, what: str, stacks: tuple[LayerStack, LayerStack], span: CacheSpan, batch: int) -> None:

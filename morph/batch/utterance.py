@@ -90,7 +90,7 @@ class Utterance:
         self.is_alone = False
         self.device = -1  # that it has begun on, for good; -1 before
         self.failed_on: dict[int, str] = {}  # devices, and why
-        self.group = Group.of(speech.options)
+        self.group = Group(speech.options.seq_groups, speech.options.tail)
         signal.attach(self)
         self.text = TextReader(speech.line.text, signal.set, speech.line.layout)
         self.status = Status.IDLE if self.text.is_late else Status.QUEUED

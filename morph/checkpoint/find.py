@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from ..text.encoding import is_encodable
+from ..text.split import is_encodable
 from .files import read_json, read_object
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ..model.layers import Angles, Attend, KvTarget, RowOps, chain_layers, rotate
+from ..model import layers
+from ..model.layers import Angles, Attend, KvTarget, RowOps, rotate
 from ..model.network import repeat_heads
 from .weights import BlockWeights, CodecWeights, Pair, SnakeWeights, TransformerWeights, Upsample
 
@@ -203,8 +204,8 @@ def run_transformer(
 
 def run_layers(transformer: TransformerWeights, x: torch.Tensor, attend: Attend, ops: TorchOps) -> torch.Tensor:
     """Run the transformer over ``[..., latent]``."""
-    states, last = functional.linear(x, *transformer.project), (transformer.norm, transformer.eps)
-    states = chain_layers(transformer.layers, last, states, attend, ops)
+    states = functional.linear(x, *transformer.project)
+    states = layers.run_layers(transformer, states, attend, ops)
     return functional.linear(states, *transformer.restore)
 
 

@@ -7,10 +7,12 @@ weights: ``stream`` and ``forward`` compute with them.
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
+from ..model.finite import not_finite
 from ..model.network import MLP, RMSNorm, Rotation, head_dim_of, repeat_heads, rope_table, rotate
 
 CODEBOOK_EPSILON = 1e-5  # least usage of a codebook's vector
@@ -307,3 +309,8 @@ class ResidualUnit(nn.Module):
         super().__init__()
         self.act1, self.conv1 = Snake(width), CausalConv(width, width, 7, dilation=dilation)
         self.act2, self.conv2 = Snake(width), CausalConv(width, width, 1)
+
+
+def check_samples(samples: np.ndarray, codec: Any) -> None:
+    if not np.isfinite(samples.sum()):
+        raise not_finite(codec.dtype)

@@ -19,10 +19,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from ..model.finite import check_samples
 from ..model.model import Model
 from ..model.network import Rotation, rope_table, rotate
-from .modules import CODEBOOK_EPSILON, attend, project_heads
+from .modules import CODEBOOK_EPSILON, attend, check_samples, project_heads
 from .packing import CHUNK_FRAMES, CONTEXT_FRAMES, LONGEST_CHUNK, PART_FRAMES, cut_chunks, first_needed
 from .weights import reaches_of
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..model.layers import Angles, Layer
+from ..model.layers import Angles, Layer, Layers
 from .modules import CODEBOOK_EPSILON
 from .packing import LONGEST_CHUNK
 
@@ -41,18 +41,13 @@ class SnakeWeights:
 
 
 @dataclass(frozen=True)
-class TransformerWeights:
+class TransformerWeights(Layers):
     """The codec's transformer."""
 
     project: Pair  # into its width
-    layers: tuple[Layer, ...]
-    norm: torch.Tensor
     restore: Pair  # out of its width
     angles: Angles
-    heads: int
-    kv_heads: int
     window: int
-    eps: float
 
 
 @dataclass(frozen=True)

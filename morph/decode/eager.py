@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..model.alignment import token_on
 from ..model.finite import NotFinite
-from ..model.layers import without_cudnn
+from ..model.layers import token_on, without_cudnn
 from ..model.model import Model
 from ..model.network import Rotation, rope_table, rotate
 from ..options import PREDICTED_GROUPS, GenerateOptions, Sampling

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from ..options import MOST_LINES, GenerateOptions, Sampling
+from ..options import MOST_LINES, Sampling
 from ..voice.prompt import Prompt
 from ..words.alignment import REPORTED, Trace
 from ..words.guard import WordGuard
@@ -40,10 +40,6 @@ class Group(NamedTuple):
 
     seq_groups: int
     tail: str
-
-    @classmethod
-    def of(cls, options: GenerateOptions) -> Group:
-        return cls(options.seq_groups, options.tail)
 
 
 class LateText(Protocol):

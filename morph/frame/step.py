@@ -4,14 +4,14 @@ For capture: no host sync, no data-dependent shape, every result in place. On th
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import torch
 from torch.nn import functional
 
 from ..decode.rows import ALIGNMENT
-from ..model.alignment import AlignmentProbe
-from ..model.layers import TORCH_OPS, LayerOps, LayerPass, run_layers
+from ..model.layers import TORCH_OPS, AlignmentProbe, LayerOps, LayerPass, run_layers
 from ..model.static_cache import FillView, SpanView, StepView
 from ..model.weights import linear
 from .buffers import SPAN, Buffers, LastPositions, LineState, PrefillBatch, SamplerSettings
@@ -58,7 +58,7 @@ def _run_prompts(
     probe = probe_for(weights, arrivals.numbers[:, -SPAN:], last, aligned)
     angles = buffers.angles.span(0, arrivals.embeds.shape[1])
     layer_pass = LayerPass(angles, weights.talker.head_norms(), FillView(buffers.cache, rows), probe)
-    states = run_layers(weights.talker, arrivals.embeds, layer_pass, ops)
+    states = run_layers(weights.talker, arrivals.embeds, partial(ops.attend, weights.talker, layer_pass), ops)
     return states.gather(1, last[:, None, None].expand(-1, 1, states.shape[2]))[:, 0]
 
 
@@ -73,7 +73,8 @@ def prefill_prefix(weights: Weights, buffers: Buffers, embeds: torch.Tensor, ops
     """Write keys and values of the beginning of a prompt, ``embeds`` ``[1, P, H]``, to the cache's first row."""
     view = FillView(buffers.cache, torch.zeros(1, dtype=torch.int64, device=embeds.device))
     angles = buffers.angles.span(0, embeds.shape[1])
-    run_layers(weights.talker, embeds, LayerPass(angles, weights.talker.head_norms(), view), ops)
+    layer_pass = LayerPass(angles, weights.talker.head_norms(), view)
+    run_layers(weights.talker, embeds, partial(ops.attend, weights.talker, layer_pass), ops)
 
 
 def begin_lines(weights: Weights, buffers: Buffers, last: LastPositions, window: int) -> None:
@@ -102,10 +103,28 @@ def decode_frame(weights: Weights, buffers: Buffers, seq_groups: int, window: in
 
 def predict_codes(weights: Weights, buffers: Buffers, seq_groups: int) -> None:
     """Run the first part of ``decode_frame``: all codes of every line's next frame, in its report."""
-    state = buffers.state
+    state, decoder = buffers.state, weights.predictor
     groups = torch.arange(1, GROUPS, device=state.steps.device)
     noise = gumbel_noise(state.keys, state.steps[:, None] * GROUPS + groups, buffers.codebook)
-    state.report[:, :GROUPS].copy_(predict(weights, buffers, seq_groups, noise))
+    head_norms = decoder.head_norms()
+    codes = [state.tokens]
+    first = functional.embedding(state.tokens, weights.first_table)
+    inputs = torch.stack((state.hidden, first), dim=1)
+    for group in range(seq_groups):
+        if group > 0:
+            inputs = functional.embedding(codes[-1], weights.tables[group - 1])[:, None]
+        start, end = group + 1 if group else 0, group + 2
+        view, angles = SpanView(buffers.frame_cache, start, end), buffers.frame_angles.span(start, end)
+        attend = partial(TORCH_OPS.attend, decoder, LayerPass(angles, head_norms, view))
+        inputs = inputs if weights.projection is None else functional.linear(inputs, *weights.projection)
+        last = run_layers(decoder, inputs, attend)[:, -1]
+        logits = linear(last, weights.heads[group])
+        codes.append(_sample_subtalker(buffers, logits, noise[:, group]))
+    frame = torch.stack(codes, dim=1)
+    if seq_groups < len(weights.heads):
+        logits = weights.crossbar_logits(seq_groups, last, codes[-1])
+        frame = torch.cat((frame, _sample_subtalker(buffers, logits, noise[:, seq_groups:])), dim=1)
+    state.report[:, :GROUPS].copy_(frame)
     report_alignment(weights, state)
 
 
@@ -117,48 +136,18 @@ def report_alignment(weights: Weights, state: LineState) -> None:
 def advance(weights: Weights, buffers: Buffers, window: int) -> None:
     """Run the second part of ``decode_frame``, after ``predict_codes``: group 0 of the frame after it."""
     state = buffers.state
-    hidden = _step_talker(weights, buffers, state.report[:, :GROUPS], window)
-    start_lines(weights, buffers, hidden)
-
-
-def predict(weights: Weights, buffers: Buffers, seq_groups: int, noise: torch.Tensor) -> torch.Tensor:
-    """Return a frame's 16 codes ``[B, 16]`` with noise ``[B, 15, V]``: predictor passes, then the crossbar."""
-    state, decoder = buffers.state, weights.predictor
-    head_norms = decoder.head_norms()
-    codes = [state.tokens]
-    first = functional.embedding(state.tokens, weights.first_table)
-    inputs = torch.stack((state.hidden, first), dim=1)
-    for group in range(seq_groups):
-        if group > 0:
-            inputs = functional.embedding(codes[-1], weights.tables[group - 1])[:, None]
-        start, end = group + 1 if group else 0, group + 2
-        view = SpanView(buffers.frame_cache, start, end)
-        angles = buffers.frame_angles.span(start, end)
-        layer_pass = LayerPass(angles, head_norms, view)
-        inputs = inputs if weights.projection is None else functional.linear(inputs, *weights.projection)
-        last = run_layers(decoder, inputs, layer_pass)[:, -1]
-        logits = linear(last, weights.heads[group])
-        codes.append(_sample_subtalker(buffers, logits, noise[:, group]))
-    sequential = torch.stack(codes, dim=1)
-    if seq_groups == len(weights.heads):
-        return sequential
-    logits = weights.crossbar_logits(seq_groups, last, codes[-1])
-    return torch.cat((sequential, _sample_subtalker(buffers, logits, noise[:, seq_groups:])), dim=1)
-
-
-def _sample_subtalker(buffers: Buffers, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    _note_not_finite(buffers.state, logits)
-    return sample_static(logits.float(), buffers.settings.subtalker, noise)
-
-
-def _step_talker(weights: Weights, buffers: Buffers, codes: torch.Tensor, window: int) -> torch.Tensor:
-    state = buffers.state
+    codes = state.report[:, :GROUPS]
     groups = torch.arange(GROUPS - 1, device=codes.device)
     first = functional.embedding(codes[:, :1], weights.first_table)
     embedded = torch.cat((first, weights.tables[groups, codes[:, 1:]]), dim=1).sum(1)
     step = state.steps.clamp(max=buffers.context - 1)[:, None, None]
     text = buffers.text.gather(1, step.expand(-1, 1, buffers.text.shape[2]))
-    return _talk(weights, buffers, embedded[:, None] + text, window)
+    start_lines(weights, buffers, _talk(weights, buffers, embedded[:, None] + text, window))
+
+
+def _sample_subtalker(buffers: Buffers, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    _note_not_finite(buffers.state, logits)
+    return sample_static(logits.float(), buffers.settings.subtalker, noise)
 
 
 def _talk(weights: Weights, buffers: Buffers, inputs: torch.Tensor, window: int) -> torch.Tensor:
@@ -167,7 +156,7 @@ def _talk(weights: Weights, buffers: Buffers, inputs: torch.Tensor, window: int)
     view = StepView(buffers.cache.window(window), positions)
     probe = probe_for(weights, buffers.state.spans, positions, buffers.state.aligned)
     layer_pass = LayerPass(buffers.angles.at(positions), weights.talker.head_norms(), view, probe)
-    return run_layers(weights.talker, inputs, layer_pass)[:, 0]
+    return run_layers(weights.talker, inputs, partial(TORCH_OPS.attend, weights.talker, layer_pass))[:, 0]
 
 
 def _start_frame(

@@ -144,7 +144,7 @@ class GraphDecoder:
             config = model.config.talker_config
             slots = Buffers.allocate(config, weights.talker, weights.predictor, self.batch, self.context)
             self._state = DecoderState(self._views.count, slots, Readback(slots.state.report))
-        self.use(Group.of(options))
+        self.use(Group(options.seq_groups, options.tail))
         if sampling != self._state.sampling:
             self._state.slots.put(sampling)
             self._state.sampling, self._state.samplings = sampling, [sampling] * self.batch
@@ -442,7 +442,7 @@ class GraphRows:
         self.count, self.late = decoder.batch, plan.late
         self._is_synchronous = decoder._synchronous
         self._prepares = plan.ahead.lines > 0
-        self._own_group = Group.of(options)  # of lines without one
+        self._own_group = Group(options.seq_groups, options.tail)  # of lines without one
         self._prepared = {None, self._own_group}
         self._rows_of: dict[Group | None, list[int]] = {}
         self.began: Sequence[tuple[int, torch.Tensor | None]] = ()

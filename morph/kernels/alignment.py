@@ -76,7 +76,7 @@ def find_token(
         gain: the query norm's weight ``[D]``; cos, sin: float32 ``[positions, D]``.
         cache_keys: the head's ``[B, >= window, D]``.
         positions: int64 ``[B]``, at most ``window - 1``.
-        spans, out, before: see ``model.alignment.AlignmentProbe``.
+        spans, out, before: see ``model.layers.AlignmentProbe``.
         EARLY: older keys were written before this graph began, so they are loaded before the wait.
     """
     launch_dependents(PDL)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..model.alignment import AlignmentProbe
-from ..model.layers import Angles
+from ..model.layers import AlignmentProbe, Angles
 from ..model.static_cache import StaticCache
 from ..model.weights import Weight
 from .plan import SUM_WIDTH, Plan

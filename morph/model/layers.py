@@ -7,16 +7,16 @@ static buffers can be captured in a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
 
 from ..runtime.threads import SharedSetting
-from .alignment import AlignmentProbe
+from ..words.alignment import NO_TOKEN, SCALE
+from ..words.head import AlignmentHead
 from .network import SHARES_KEYS, repeat_heads, rope_table
 from .static_cache import FillView, SpanView, StepView
 from .weights import Weight, join, linear, view_weight
@@ -53,16 +53,22 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class LayerStack:
+class Layers:
     """A stack of layers, as views of the model's parameters: release them before the model leaves the device."""
 
     layers: tuple[Layer, ...]
-    qk_norms: torch.Tensor  # [layers, 2, head_dim]
     norm: torch.Tensor  # the last norm's [H]
+    eps: float  # of all norms
     heads: int
     kv_heads: int
+
+
+@dataclass(frozen=True)
+class LayerStack(Layers):
+    """The layers of the talker or the predictor."""
+
+    qk_norms: torch.Tensor  # [layers, 2, head_dim]
     head_dim: int
-    eps: float
 
     @classmethod
     def of(cls, module: Any) -> LayerStack:
@@ -141,6 +147,45 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask
     return out.reshape(batch, heads, 1, head_dim)
 
 
+@dataclass(frozen=True)
+class AlignmentProbe:
+    """A reading of the alignment head in a pass over N lines."""
+
+    head: AlignmentHead
+    spans: torch.Tensor  # int64 [N, 2]: first text token's position, number of text tokens
+    positions: torch.Tensor  # int64 [N], contiguous: query positions; each attends to those up to it
+    out: torch.Tensor  # int64 [N, 3], the result, see ``words.alignment``
+    before: torch.Tensor | None = None  # [N, 3], gets the old ``out`` (kernels only)
+
+    def measure(self, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        """Compute ``out`` from queries ``[N, heads, T, D]`` and keys ``[N, kv_heads, S, D]`` of the head's layer.
+
+        Both are after norm and RoPE. T is 1, or the queries are those of positions 0 .. T - 1.
+        """
+        group = queries.shape[1] // keys.shape[1]
+        own, length = queries[:, self.head.head], queries.shape[2]
+        if length > 1:
+            index = self.positions.clamp(max=length - 1)[:, None, None]
+            own = own.gather(1, index.expand(-1, 1, own.shape[2]))
+        seen = torch.arange(keys.shape[2], device=keys.device)[None] <= self.positions[:, None]
+        answers = token_on(own[:, 0], keys[:, self.head.head // group], self.spans, seen)
+        self.out.copy_(answers)
+
+
+def token_on(queries: torch.Tensor, keys: torch.Tensor, spans: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    """Return one head's result, int64 ``[N, 3]``, for queries ``[N, D]`` and keys ``[N, S, D]`` after norm and RoPE."""
+    scores = (keys.float() * queries[:, None].float()).sum(2) * keys.shape[2] ** -0.5
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=1)
+    first, count = spans[:, :1], spans[:, 1:]
+    index = torch.arange(keys.shape[1], device=keys.device)[None]
+    is_text = seen & (index >= first) & (index < first + count)
+    best, place = weights.masked_fill(~is_text, -1.0).max(dim=1, keepdim=True)
+    token = torch.where(best < 0, NO_TOKEN, place - first + 1)
+    mass = weights.masked_fill(~is_text, 0.0).sum(1, keepdim=True)
+    shares = torch.cat((best.clamp(min=0), mass), dim=1)
+    return torch.cat((token, (shares * SCALE).round().long()), dim=1)
+
+
 def _exclude_cudnn() -> Callable[[], None]:
     before = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -203,19 +248,10 @@ class LayerOps(RowOps):
 TORCH_OPS = LayerOps()
 
 
-def run_layers(
-    decoder: LayerStack, states: torch.Tensor, layer_pass: LayerPass, ops: LayerOps = TORCH_OPS
-) -> torch.Tensor:
-    """Run all layers and the last norm over ``states`` ``[B, T, H]``."""
-    last, attend = (decoder.norm, decoder.eps), partial(ops.attend, decoder, layer_pass)
-    return chain_layers(decoder.layers, last, states, attend, ops)
-
-
-def chain_layers(
-    layers: Sequence[Layer], last: tuple[torch.Tensor, float], states: torch.Tensor, attend: Attend, ops: RowOps
-) -> torch.Tensor:
-    """Run layers over ``[..., H]``, and the ``last`` norm (weight and epsilon), whose epsilon is that of all norms."""
-    norms, eps = [layer.input_norm for layer in layers[1:]] + [last[0]], last[1]
+def run_layers(stack: Layers, states: torch.Tensor, attend: Attend, ops: RowOps = TORCH_OPS) -> torch.Tensor:
+    """Run all layers and the last norm over ``[..., H]``; ``attend``: ``LayerOps.attend`` with its first arguments."""
+    layers, eps = stack.layers, stack.eps
+    norms = [layer.input_norm for layer in layers[1:]] + [stack.norm]
     normed = functional.rms_norm(states, states.shape[-1:], layers[0].input_norm, eps)
     for index, (layer, after) in enumerate(zip(layers, norms, strict=True)):
         attended = linear(attend(index, linear(normed, layer.qkv)), layer.out)

@@ -70,8 +70,12 @@ class Model:
         self.profile = TextProfile()
         self.alignment: AlignmentHead | None = None  # the head that follows the text, if known
         self.letters: LetterTable | None = None  # finds wrong words in finished lines; None: its folder has none
+        self.type = str(config.tts_model_type)  # "base", "custom_voice" or "voice_design"
+        self.size = str(config.tts_model_size)  # "0b6", "1b7" or another
+        self.width = int(config.talker_config.hidden_size)  # also the length of a speaker embedding
         self.languages = list_languages(self.config.talker_config.codec_language_id)
-        self.sample_rate = int(self.codec.config.output_sample_rate)  # of the codec's sound, in Hz (24000)
+        self.sample_rate = int(codec.config.output_sample_rate)  # of the codec's sound, in Hz (24000)
+        self.samples_per_frame = int(codec.config.decode_upsample_rate)  # of a frame of 16 codes (1920)
         self._place = self.talker.model.text_embedding  # its weight has the talker's device and dtype
         self.fingerprint = ""  # of its files; "" if it was not loaded from files
         self.adapters: tuple[AppliedAdapter, ...] = ()  # merged into its weights
@@ -89,21 +93,6 @@ class Model:
     @property
     def title(self) -> str:
         return " + ".join([self.name, *(one.describe() for one in self.adapters)])
-
-    @property
-    def type(self) -> str:
-        """ "base", "custom_voice" or "voice_design"."""
-        return str(self.config.tts_model_type)
-
-    @property
-    def size(self) -> str:
-        """Upstream's tts_model_size: "0b6", "1b7" or another."""
-        return str(self.config.tts_model_size)
-
-    @property
-    def width(self) -> int:
-        """The talker's hidden size, also the length of a speaker embedding."""
-        return int(self.config.talker_config.hidden_size)
 
     @property
     def speakers(self) -> list[str]:
@@ -146,11 +135,6 @@ class Model:
     def attention(self) -> str:
         """How the eager engine computes attention: "sdpa", "flash_attention_2" or "eager"."""
         return str(self.talker.config.attention)
-
-    @property
-    def samples_per_frame(self) -> int:
-        """Samples per frame of 16 codes (1920)."""
-        return int(self.codec.config.decode_upsample_rate)
 
     @property
     def first(self) -> Model:

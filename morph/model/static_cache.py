@@ -52,9 +52,8 @@ class StaticCache:
 
     def copy_rows(self, rows: torch.Tensor, other: StaticCache) -> None:
         """Copy a shorter cache of other lines to these rows (int64 ``[N]``, without repeats)."""
-        part = self.window(other.length)
-        part.keys.index_copy_(1, rows, other.keys)
-        part.values.index_copy_(1, rows, other.values)
+        self.keys[:, :, :, : other.length].index_copy_(1, rows, other.keys)
+        self.values[:, :, :, : other.length].index_copy_(1, rows, other.values)
 
 
 class FillView:
@@ -71,9 +70,9 @@ class FillView:
 
     def update(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Write a layer's keys and values ``[N, kv_heads, T, head_dim]`` and return them."""
-        part = self.cache.window(keys.shape[2])
-        part.keys[layer].index_copy_(0, self.rows, keys)
-        part.values[layer].index_copy_(0, self.rows, values)
+        length = keys.shape[2]
+        self.cache.keys[layer, :, :, :length].index_copy_(0, self.rows, keys)
+        self.cache.values[layer, :, :, :length].index_copy_(0, self.rows, values)
         return keys, values
 
 

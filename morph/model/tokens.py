@@ -2,10 +2,10 @@
 
 import re
 import unicodedata
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
 ROLE, ROLE_IDS = "assistant", 2  # and the number of its ids, with the newline after it
@@ -20,6 +20,7 @@ class TextTokenizer:
         tokenizer.encode_special_tokens = True  # as text
         added = tokenizer.get_added_tokens_decoder()
         self.backend = tokenizer
+        self._encode = partial(tokenizer.encode, add_special_tokens=False)
         self.controls = {token.content: index for index, token in added.items()}
         self.added = [token.content for token in added.values() if not token.special]
         self._added_start = re.compile(f"(?={'|'.join(map(re.escape, self.added))})")
@@ -73,9 +74,6 @@ class TextTokenizer:
     @cached_property
     def _answer(self) -> list[int]:
         return [self._begin, *self.plain(f"{ROLE}\n")]
-
-    def _encode(self, text: str) -> Encoding:
-        return self.backend.encode(text, add_special_tokens=False)
 
 
 class IncrementalTokenizer:

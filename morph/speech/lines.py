@@ -14,9 +14,8 @@ from ..hearing.whisper import Transcript
 from ..model.model import Model
 from ..model.names import known_language
 from ..options import IGNORE, LAYOUTS, GenerateOptions
-from ..text.encoding import check_encodable
 from ..text.pronunciation import PronunciationList, Reading, find_readings, read_text
-from ..text.split import check_spoken
+from ..text.split import check_encodable, check_spoken
 from ..voice.prompt import check_streams_text
 from ..voice.voice import Voice, check_voice
 from ..words.alignment import Trace

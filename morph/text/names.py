@@ -5,7 +5,7 @@ import os
 import unicodedata
 from pathlib import Path
 
-from .encoding import is_encodable
+from .split import is_encodable
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from .encoding import check_encodable, read_text_file
-from .split import PAUSE, shorten, without_pauses
+from .encoding import read_text_file
+from .split import PAUSE, check_encodable, shorten, without_pauses
 
 MOST_WORDS = 10_000  # of a list
 LONGEST_WORD, LONGEST_READING = 100, 200  # characters

@@ -9,9 +9,8 @@ from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from .encoding import check_encodable, is_encodable
 from .pieces import MOST_UNREAD, Sentences
-from .split import check_spoken, check_text
+from .split import check_encodable, check_spoken, check_text, is_encodable
 
 log = logging.getLogger(__name__)
 

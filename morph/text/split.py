@@ -1,4 +1,4 @@
-"""Find the ends of sentences, and the pauses in a text: ``[pause 0.4]`` is 0.4 seconds of silence."""
+"""Check texts, and find the ends of sentences, and pauses: ``[pause 0.4]`` is 0.4 seconds of silence."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from .encoding import check_encodable
 from .lists import word_set
 
 # French puts a space before », German ends with «; Wikipedia puts the numbers of its notes after a sentence.
@@ -54,6 +53,9 @@ FACTORIAL_BEHIND = tuple("=+*/×÷<>")
 LAST_WORD = re.compile(r"([A-Za-z]+) \Z")
 BEGIN = re.compile(r"""[\s"'“‘„«»(\[]*""")  # what may be before a sentence's first letter
 
+HALF = re.compile("[\ud800-\udfff]")  # UTF-8 cannot represent it
+SHOWN_BEFORE = 20  # characters that an error quotes
+
 MAX_PAUSE_S = 60.0
 MAX_PAUSES_S = 3600.0  # all of one text together
 # Runs in linear time on any text: no two of its parts can match the same characters.
@@ -77,6 +79,21 @@ def check_text(text: str, name: str = "text") -> str:
     check_encodable(text, name)
     if not any(char.isalnum() for char in text):
         raise ValueError(f"{name} {shorten(text.strip())!r} has no letter and no digit to speak: type words")
+    return text
+
+
+def is_encodable(text: str) -> bool:
+    return HALF.search(text) is None
+
+
+def check_encodable(text: str, name: str) -> str:
+    """Return ``text`` if UTF-8 can represent it; raise ValueError with the position of a lone surrogate if not."""
+    if half := HALF.search(text):
+        start = half.start()
+        after = f", after {text[max(0, start - SHOWN_BEFORE) : start]!r}" if start else ""
+        raise ValueError(
+            f"{name} contains half a character ({half[0]!a}, a broken emoji) at position {start + 1}{after}: delete it"
+        )
     return text
 
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, deserialize
 
 from ..checkpoint.files import read_metadata, unpack_parts, unpack_tensors, write_tensors
 from ..runtime.atomic_file import TooLarge, read_limited
-from ..text.encoding import check_encodable
+from ..text.split import check_encodable
 from .voice import TENSORS, Voice, VoiceTooLong, check_fields
 from .voice import TEXTS as VOICE_TEXTS
 

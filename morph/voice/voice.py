@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..model.names import KIND_NAMES, SIZE_NAMES, known_speaker
 from ..options import FRAME_RATE, PREDICTED_GROUPS
-from ..text.encoding import CONTROL, check_encodable
+from ..text.encoding import CONTROL
 from ..text.pronunciation import PronunciationList
+from ..text.split import check_encodable
 
 if TYPE_CHECKING:
     import torch

@@ -20,10 +20,10 @@ import numpy as np
 import torch
 
 from ..codec.forward import Slabs, TorchOps, synthesise
+from ..codec.modules import check_samples
 from ..codec.packing import CHUNK_FRAMES, CodecChunk, Row, choose_size, cut_chunks, pack_rows, row_sizes, write_plan
 from ..codec.stream import cut_reference
 from ..codec.weights import CodecWeights
-from ..model.finite import check_samples
 from ..model.layers import without_cudnn
 from ..model.model import Model
 from ..model.weights import TensorAddresses

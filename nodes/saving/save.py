@@ -12,9 +12,9 @@ from comfy_api.latest import io, ui
 
 from ...morph.audio.formats import FILES, TAGGED, read_comment
 from ...morph.audio.writer import check_fits, encode_tagged
-from ...morph.text.encoding import check_encodable
 from ...morph.text.names import check_name, confine
 from ...morph.text.scripts.cues import FORMATS, UNITS, read_cues, write_cues
+from ...morph.text.split import check_encodable
 from ...morph.words.captions import MOST_CHARS, CaptionOptions, write_captions
 from ...postprocess.checks import check_choice, check_range
 from .. import inputs

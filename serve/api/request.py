@@ -30,9 +30,9 @@ from ...morph.options import (
 )
 from ...morph.setting import LARGEST, Setting, settings_of
 from ...morph.speech.takes import check_word_times
-from ...morph.text.encoding import check_encodable, join_halves
+from ...morph.text.encoding import join_halves
 from ...morph.text.pronunciation import LONGEST_READING, PronunciationList
-from ...morph.text.split import check_spoken, read_pauses
+from ...morph.text.split import check_encodable, check_spoken, read_pauses
 from ...morph.voice.recording import LONGEST_READ_S
 from ..encoding import HIGHEST_SPEED, LOWEST_SPEED
 from .errors import ApiError, refusing

@@ -8,8 +8,7 @@ from typing import Any
 from ...morph.options import IGNORE, MOST_SEED, PREDICTED_GROUPS, REQUEST, GenerateOptions
 from ...morph.setting import Checked, settings_of
 from ...morph.speech.lines import Line
-from ...morph.text.encoding import check_encodable
-from ...morph.text.split import check_spoken, read_pauses
+from ...morph.text.split import check_encodable, check_spoken, read_pauses
 from ...morph.voice.file import voice_digest
 from ...morph.voice.voice import Needs, Voice
 from .facts import OUR_UPLOADS, OURS, PARTS, SAMPLE_RATE, VLLM_OMNI, ServerFacts

@@ -11,9 +11,10 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from ...codec.modules import check_samples
 from ...decode.buffers import RowBuffers
 from ...graph.rows import FIRST_AT_ONCE
-from ...model.finite import NotFinite, check_samples
+from ...model.finite import NotFinite
 from ...runtime.capture import next_power_of_2
 from ...speech.pieces import Piece
 from ...waveform.stream import LineCodec, WavesInFlight

@@ -15,8 +15,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..encoding import check_encodable
 from ..names import name_key
+from ..split import check_encodable
 from .cues import Cue, read_cues, share_time
 from .script import COLON, KNOWN_TAG, NARRATOR, RESERVED, ScriptError, ScriptLine, read_lines, report_faults
 

@@ -32,9 +32,8 @@ from typing import Any
 
 from ....postprocess.stretch import HIGHEST_SPEED, LOWEST_SPEED, MOST_SEMITONES
 from ...options import MOST_SEED
-from ..encoding import check_encodable
 from ..names import name_key
-from ..split import DECIMAL, PAUSE, check_spoken, read_seconds, shorten, without_pauses
+from ..split import DECIMAL, PAUSE, check_encodable, check_spoken, read_seconds, shorten, without_pauses
 
 RESERVED = ":\uff1a[]#"  # these have a meaning in scripts: no name has them
 TAGS = (

@@ -11,8 +11,7 @@ from qwen3_tts_morph.morph.kernels.alignment import BLOCK, probe_alignment
 from qwen3_tts_morph.morph.kernels.attention.launch import AttentionInputs
 from qwen3_tts_morph.morph.kernels.plan import Plan
 from qwen3_tts_morph.morph.kernels.states import CacheSpan
-from qwen3_tts_morph.morph.model.alignment import AlignmentProbe
-from qwen3_tts_morph.morph.model.layers import TORCH_OPS, LayerPass
+from qwen3_tts_morph.morph.model.layers import TORCH_OPS, AlignmentProbe, LayerPass
 from qwen3_tts_morph.morph.model.static_cache import StaticCache, StepView
 from qwen3_tts_morph.morph.words.alignment import NO_TOKEN
 from qwen3_tts_morph.morph.words.head import AlignmentHead

@@ -44,7 +44,7 @@ class Case:
         norms = (1 + 0.3 * random(1, 2, self.d)).to(dtype)
         post_norm = torch.ones(WIDTH, dtype=dtype, device=device)
         self.layer = Layer(unused, unused, out, post_norm, unused, unused)
-        self.decoder = LayerStack((self.layer,), norms, unused, *heads, 1e-6)
+        self.decoder = LayerStack((self.layer,), unused, 1e-6, *heads[:2], norms, self.d)
         self.cache = StaticCache(*random(2, 1, lines, self.kv_heads, capacity, self.d).to(dtype).unbind(0))
         angles = random(2, capacity, self.d)
         self.angles = Angles(angles[0], angles[1])

@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("triton", reason="not run: the kernels need triton")
 
 from qwen3_tts_morph.morph.frame.buffers import LastPositions, Workspace
-from qwen3_tts_morph.morph.frame.step import _step_talker
+from qwen3_tts_morph.morph.frame.step import advance as torch_advance
 from qwen3_tts_morph.morph.frame.step import begin_lines as torch_begin
 from qwen3_tts_morph.morph.frame.step import decode_frame as torch_frame
 from qwen3_tts_morph.morph.kernels import available, choose_frame, torch_passes, unsupported
@@ -143,8 +143,9 @@ def test_bf16_is_as_close_to_float32_as_torch_operations_are(device):
     for one in (slots, other, exact):
         one.state.tokens.copy_(codes[:, 0])
         one.state.report[:, :16] = codes
-    wanted = _step_talker(exact_weights, exact, codes, 64)
-    plain = _step_talker(weights, slots, codes, 64).float()
+    torch_advance(exact_weights, exact, 64)
+    torch_advance(weights, slots, 64)
+    wanted, plain = exact.state.hidden, slots.state.hidden.float()
     step_talker(weights, other, 64, Plan())
     error, own = (other.state.hidden.float() - wanted).norm(), (plain - wanted).norm()
     assert error < 2 * own, (float(error), float(own))

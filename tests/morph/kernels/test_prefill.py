@@ -39,7 +39,7 @@ def angles_of(head_dim: int, device, length: int = 16) -> Angles:
 
 
 def stack_of(heads: int, kv_heads: int, head_dim: int, norm: torch.Tensor) -> LayerStack:
-    return LayerStack((), torch.empty(0), norm, heads, kv_heads, head_dim, 1e-6)
+    return LayerStack((), norm, 1e-6, heads, kv_heads, torch.empty(0), head_dim)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)

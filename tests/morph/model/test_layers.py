@@ -1,10 +1,13 @@
 """The fused layers in bf16, and the views of the model's weights that they run on."""
 
+from functools import partial
+
 import pytest
 import torch
 from qwen3_tts_morph.morph.checkpoint.load import load_model
 from qwen3_tts_morph.morph.frame.weights import Weights
 from qwen3_tts_morph.morph.model.layers import (
+    TORCH_OPS,
     Angles,
     LayerPass,
     LayerStack,
@@ -31,11 +34,13 @@ def our_states(module, states: torch.Tensor, prompt: int) -> torch.Tensor:
     cache, table = cache_of(decoder, batch, length + 3), Angles.table(module.config, length, states.device)
     head_norms = decoder.head_norms()
     view = SpanView(cache, 0, prompt)
-    parts = [run_layers(decoder, states[:, :prompt], LayerPass(table.span(0, prompt), head_norms, view))]
+    attend = partial(TORCH_OPS.attend, decoder, LayerPass(table.span(0, prompt), head_norms, view))
+    parts = [run_layers(decoder, states[:, :prompt], attend)]
     for place in range(prompt, length):
         positions = torch.full((batch,), place)
         angles, view = table.at(positions), StepView(cache, positions)
-        parts.append(run_layers(decoder, states[:, place : place + 1], LayerPass(angles, head_norms, view)))
+        attend = partial(TORCH_OPS.attend, decoder, LayerPass(angles, head_norms, view))
+        parts.append(run_layers(decoder, states[:, place : place + 1], attend))
     return torch.cat(parts, dim=1)
 
 
