@@ -7,7 +7,6 @@ this module does no heavy work.
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,9 @@ CastSocket = io.Custom("MORPH_TTS_CAST")  # dict: name -> morph.voice.Voice
 
 log = logging.getLogger(__name__)
 
-PACK = Path(__file__).resolve().parents[1]  # the page reads both files too
-ALIASES, TEXTS = PACK / "web" / "js" / "aliases.json", PACK / "locales" / "en" / "nodeDefs.json"
+PACK = Path(__file__).resolve().parents[1]
+FILES = ("web/js/aliases.json", "locales/en/nodeDefs.json")  # the page reads both too
+ALIASES, TEXTS = (json.loads((PACK / name).read_text(encoding="utf-8")) for name in FILES)
 
 
 def schema(node_id: str, inputs: Callable[[], Sequence[Any]], advanced: str = "", **fields: Any) -> Any:
@@ -45,7 +45,7 @@ def schema(node_id: str, inputs: Callable[[], Sequence[Any]], advanced: str = ""
     """
 
     def define_schema(_: type) -> io.Schema:
-        texts, widgets = read_json(TEXTS)[node_id], list(inputs())
+        texts, widgets = TEXTS[node_id], list(inputs())
         for widget in widgets:
             if widget.id in advanced.split():
                 widget.extra_dict["advanced"] = True
@@ -57,7 +57,7 @@ def schema(node_id: str, inputs: Callable[[], Sequence[Any]], advanced: str = ""
             own = texts["outputs"][str(place)]
             one.display_name, one.tooltip = own["name"], own["tooltip"]
         if "search_aliases" in io.Schema.__dataclass_fields__:  # newer ComfyUIs
-            fields["search_aliases"] = list(read_json(ALIASES).get(node_id, ()))
+            fields["search_aliases"] = list(ALIASES.get(node_id, ()))
         shown = {"display_name": texts["display_name"], "description": texts["description"]}
         return io.Schema(node_id, category=CATEGORY, inputs=widgets, **shown, **fields)
 
@@ -74,12 +74,6 @@ def listed(failed: str, names: Callable[[], Iterable[str]], *otherwise: str) -> 
     except Exception as error:
         log.warning("%s: %s", failed, error, exc_info=True)
         return list(otherwise)
-
-
-@cache
-def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 # The languages of the published checkpoints. If a checkpoint does not know one, the engine's error lists its own.

@@ -6,9 +6,8 @@ The speed is changed by FFmpeg's ``atempo``: ``postprocess/stretch.py``'s librar
 import asyncio
 import math
 import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from fractions import Fraction
 from functools import partial
@@ -117,7 +116,7 @@ class StreamEncoder:
 
     def __init__(self, encoder: Encoder, pool: ThreadPoolExecutor | None):
         self._encoder, self._pool = encoder, pool
-        self._lock, self._is_closed = threading.Lock(), False
+        self._running: Future[bytes] | None = None
 
     async def add(self, samples: np.ndarray) -> bytes:
         return await self._run(partial(self._encoder.add, samples))
@@ -128,17 +127,14 @@ class StreamEncoder:
     async def _run(self, work: Callable[[], bytes]) -> bytes:
         if self._pool is None:
             return work()
-        return await asyncio.wrap_future(self._pool.submit(self._work, work))
-
-    def _work(self, work: Callable[[], bytes]) -> bytes:
-        with self._lock:  # ``close`` may come meanwhile
-            return b"" if self._is_closed else work()
+        self._running = self._pool.submit(work)
+        return await asyncio.wrap_future(self._running)
 
     def close(self) -> None:
-        """Close the encoder; wait for its thread."""
-        with self._lock:
-            self._is_closed = True
-            self._encoder.close()
+        """Close the encoder; wait for its thread: a client may leave while it encodes."""
+        if self._running is not None and not self._running.cancel():
+            wait([self._running])
+        self._encoder.close()
 
 
 class Encoders:

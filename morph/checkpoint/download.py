@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ..runtime.atomic_file import file_state
 from .find import MODEL_FOLDERS, PUBLISHED, check_complete, download_gb
 
 log = logging.getLogger(__name__)
@@ -67,10 +68,4 @@ def _lines(output: Path) -> list[str]:
 
 
 def _bytes_in(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # renamed between listing and stat
-            continue
-    return total
+    return sum(state[1] for path in folder.rglob("*") if (state := file_state(path)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ..runtime.atomic_file import file_state
 from ..text.split import is_encodable
 from .files import read_json, read_object
 
@@ -163,14 +164,7 @@ def fingerprint(path: Path) -> list[tuple[str, int, int]]:
     """Return path, modification time and size of a checkpoint's configs, vocabulary and weights."""
     kinds = ("*.json", "*.txt", "*.safetensors", "speech_tokenizer/*")
     files = sorted(file for kind in kinds for file in path.glob(kind))
-    found = []
-    for file in files:
-        try:
-            about = file.stat()
-        except OSError:  # a dangling link, or deleted since it was listed
-            continue
-        found.append((str(file), about.st_mtime_ns, about.st_size))
-    return found
+    return [(str(file), *state) for file in files if (state := file_state(file))]
 
 
 def fingerprint_digest(path: Path) -> str:

@@ -47,6 +47,7 @@ class ScriptRequest:
     # A line without a seed gets a hash of this, its name and its text: editing one line leaves other takes unchanged.
     seed: int = 0
     pronunciation: tuple[PronunciationList, ...] = ()  # see ``Line``
+    what: str = "script"  # see ``report_faults``
 
 
 def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions) -> tuple[Script, list[Line]]:
@@ -59,13 +60,9 @@ def read_script(speaks: Checks, script: ScriptRequest, options: GenerateOptions)
 
 
 def make_lines(
-    speaks: Checks,
-    script: Sequence[ScriptLine],
-    request: ScriptRequest,
-    options: GenerateOptions,
-    what: str = "script",
+    speaks: Checks, script: Sequence[ScriptLine], request: ScriptRequest, options: GenerateOptions
 ) -> list[Line]:
-    """Return the lines to be spoken; ``what``: as ``report_faults``.
+    """Return the lines to be spoken.
 
     Raises ScriptError for instructions that the lines' voices cannot follow; ValueError if the library of speed and
     pitch is needed and not installed.
@@ -92,7 +89,7 @@ def make_lines(
             fix = f"or name a voice {with_mood(line.name, shown)!r}, which speaks such a line without one"
             faults.append((source.number, f"{shown!r} is an instruction: {why}; {fix}"))
     if faults:
-        raise ScriptError(report_faults(faults, what))
+        raise ScriptError(report_faults(faults, request.what))
     return lines
 
 

@@ -145,7 +145,7 @@ def read_subtitles(
     dubbed, silent = read_dub(captions, list(request.cast), speaks.languages, read_sounds)
     if limits.max_speed > 1:
         check_installed()
-    lines = make_lines(speaks, [one.line for one in dubbed], request, options, "captions")
+    lines = make_lines(speaks, [one.line for one in dubbed], replace(request, what="captions"), options)
     # No subtitle shows the name NARRATOR.
     lines = [replace(line, name="") if name_key(line.name) == NARRATOR else line for line in lines]
     return dubbed, silent, lines

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,6 +31,7 @@ from ...morph.text.split import check_spoken
 from .console import escaped
 
 BAD_INPUT = 2
+TEXTS: dict[str, Any] = json.loads(Path(__file__).with_name("help.json").read_text(encoding="utf-8"))
 LIKENESS = 0.75  # of a mistyped command to the right one
 ONE_WORD = re.compile(r"[A-Za-z_-]+")  # "Yes." is a text
 RESERVED = ":\uff1a[]#\n\r"  # syntax of scripts
@@ -57,22 +58,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, escaped(f"{self.prog}: {message}; {self.prog} --help lists the options\n"))
 
 
-@cache
-def read_texts() -> dict[str, Any]:
-    texts: dict[str, Any] = json.loads(Path(__file__).with_name("help.json").read_text(encoding="utf-8"))
-    return texts
-
-
 def texts_of(command: str) -> dict[str, Any]:
     """Return a command's description and examples, as arguments of its parser."""
-    own = read_texts()[command]
+    own = TEXTS[command]
     examples = [f"  %(prog)s {one}".rstrip() for one in own["examples"]]
     return {"description": own["about"], "epilog": "\n".join(["examples:", *examples, *own.get("more", ())])}
 
 
 def add_help(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the texts of ``help.json`` to a command's options."""
-    own = read_texts()["all"] | read_texts()[command]
+    own = TEXTS["all"] | TEXTS[command]
     for action in parser._actions:
         if action.help is None:
             action.help = own.get(action.option_strings[-1] if action.option_strings else action.dest)
