@@ -18,7 +18,7 @@ from ..decode.loop import Decoding
 from ..decode.rows import Ahead, Group, LineRequest, RowPlan
 from ..model.finite import NotFinite
 from ..model.model import Model
-from ..options import FRAME_RATE, GenerateOptions
+from ..options import FRAME_RATE, MOST_LINES, GenerateOptions
 from ..runtime.collector import frozen_objects
 from ..speech.lines import Line, say_why
 from ..speech.pieces import Piece, piece_limit
@@ -187,7 +187,8 @@ class Loop:
             self._rows = max(1, min(self._most_rows, -(-needed // len(self._inboxes))))
         open_codec = partial(engine.open_codec, model, choice, self._rows)
         self._turns = CodecSteps(open_codec, model.codec, self.speed, partial(deliver, self._active))
-        self._whole = OfflineCodec(partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open))
+        begin_waveforms = partial(engine.begin_waveforms, model, choice, on_chunk=self.inbox.check_open)
+        self._whole = OfflineCodec(begin_waveforms, MOST_LINES if choice.batch_codec else 1)
         describe = partial(engine.describe, model, choice)
         builder = engine.prompt_builder(model)
         self._shared = Shared(builder, self.speed, describe, engine.texts, self._is_list)
@@ -236,7 +237,7 @@ class Loop:
         self._decoding.rows.late = bool(self._streamed or self.scheduler.streams)
         if self.scheduler.wanted:
             self._admit()
-            if self.scheduler.wanted and self._streamed:
+            if self.scheduler.wanted and self._decoding.rows.late:
                 self._exchange()
         if self._ahead.lines:
             self._prepare_beside()
@@ -301,7 +302,7 @@ class Loop:
                 elif one.status is Status.QUEUED and not (one.speech.is_streamed or self._streamed):
                     # Early: the engine makes room for the longest prompt, and prompts are made ahead.
                     fails_alone(one, partial(one.open, self._shared))
-            if one.suspended is not None:
+            if one.suspended:
                 self._flush([one])
             self._settle(one)
 
@@ -385,14 +386,14 @@ class Loop:
             self._note_active()
 
     def _note_active(self) -> None:
-        running = [one for one in self._active.values() if one.suspended is None]
+        running = [one for one in self._active.values() if not one.suspended]
         self._streamed = [one.chunks for one in running if one.chunks is not None]
         self._with_tokens = [(one, one.tokens) for one in self._active.values() if one.tokens is not None]
 
     # Rows
 
     def _exchange(self) -> None:
-        """Let streams that are far ahead of their players give up their rows to others."""
+        """Let offline lines, and streams that are far ahead of their players, give up their rows to others."""
         if (now := time.perf_counter()) < self._exchange_at:
             return
         self._exchange_at = now + EXCHANGE_S
@@ -400,7 +401,7 @@ class Loop:
             one = self.scheduler.yields(self._device, now, self._rows - len(self._by_row))
             if one is None:
                 return
-            [row] = one.rows
+            row = list(one.rows)[-1]
             self._decoding.rows.settle()
             self._read_frames()
             if row not in one.rows:  # its end has come
@@ -429,8 +430,8 @@ class Loop:
         while 0 < room < before and (admitted := self.scheduler.next(self._device, room, time.perf_counter())):
             before = room
             for one in admitted:
-                if one.suspended is not None:
-                    row = self._decoding.resume(one.suspended)
+                if one.suspended:
+                    row = self._decoding.resume(one.suspended[0])
                     one.resume(self._decoding.buffers, row)
                     self._by_row[row] = one
                     self._note_active()
@@ -509,7 +510,7 @@ class Loop:
             most = min(COMPLETE_BESIDE, whole.fit((empty_at - time.perf_counter()) / 2))
         else:
             gathered = whole.waited_s >= (GATHER_LIST_S if is_list else GATHER_S)
-            is_due = len(whole.waiting) >= self._rows or (gathered and not (is_list and self.scheduler.wanted))
+            is_due = len(whole.waiting) >= min(self._rows, whole.together) or (gathered and not (is_list and self.scheduler.wanted))
             most = len(whole.waiting) if is_due else 0
         if most:
             whole.start(most)

@@ -22,12 +22,13 @@ under the lock: they must neither block nor call back.
    (of the first LOOKS_AT of a caller) the utterance with the least left to say. A tenth of the time since its player
    ran dry is subtracted from that, and BEGUN_S if it already plays. Short lines thus start soon although the device
    cannot keep up with long ones.
-3. Offline utterances get the rows that are left, except one, which is kept for a stream until RESERVE_S after the last:
-   the caller with the fewest rows first, then the earliest submission, then the longest. While streams take all rows,
-   offline utterances get every fourth row that becomes free, up to a quarter of all rows.
-4. A stream gives up its row within a piece (``yields``) to one whose player runs dry AHEAD_S sooner, and to one whose
-   player is dry and that has LESS_S less to say (LESS_S + BEGUN_S if it is new). So a new line does not wait until a
-   long text is ahead.
+3. Offline utterances get the rows that are left: the caller with the fewest rows first, then the earliest submission,
+   then the longest. While streams take all rows, offline utterances get every fourth row that becomes free, up to a
+   quarter of all rows.
+4. A row changes hands within a piece (``yields``). Offline utterances give up what they have beyond their quarter to
+   streams whose players run dry in AHEAD_S. A stream gives up its row to one whose player runs dry AHEAD_S sooner, and
+   to one whose player is dry and that has LESS_S less to say (LESS_S + BEGUN_S if it is new). So a new line does not
+   wait until a long text is ahead.
 5. Groups make frames in rounds, the earliest deadline first.
 """
 
@@ -55,7 +56,6 @@ AGING = 0.1  # of each second that a player is dry
 LOOKS_AT = 32  # of a caller's streams, by deadline: the time to look at all of a long queue is the device's
 SPREAD_S = 0.2  # for which devices leave new utterances to each other
 BROKEN_AFTER = 3  # failed utterances in a row
-RESERVE_S = 60.0  # after a streamed line, offline ones leave a row to the next one
 
 
 class Busy(Exception):
@@ -104,7 +104,6 @@ class Scheduler:
         self._queues = {True: self.streams, False: defaultdict[str, list[_Place]](list)}
         self._with_rows: dict[int, _Place] = {}
         self._passed = Counter[int]()  # rows that streams got on a device since an offline utterance did
-        self._streamed_at = defaultdict[int, float](lambda: -math.inf)  # when a stream had a row of a device
         self.wanted = 0  # rows, by all that are queued
         self._stepped: defaultdict[int, set[Group]] = defaultdict(set)  # in this round
 
@@ -150,8 +149,6 @@ class Scheduler:
         with self.lock:
             if (place := self._places.get(id(utterance))) is not None:
                 self._hold(place, place.rows - 1)
-                if place.is_live:
-                    self._streamed_at[utterance.device] = now
 
     def remove(self, utterance: Utterance) -> None:
         with self.lock:
@@ -197,14 +194,18 @@ class Scheduler:
         return min(free, math.ceil(share) - running.count(device))
 
     def yields(self, device: int, now: float, free: int = 0) -> Utterance | None:
-        """Return the running stream that gives up its row within a piece to another utterance (rule 4), or None.
+        """Return the running utterance that gives up a row within a piece to another one (rule 4), or None.
 
         A stream that cannot use its row also gives it up to an offline utterance. While rows are ``free``, only an
         utterance that runs alone asks for another.
         """
         with self.lock:
-            running = [one.utterance for one in self._beside(device) if one.is_live]
-            if not running or running[0].is_alone:
+            beside = self._beside(device)
+            if not beside or beside[0].utterance.is_alone:
+                return None
+            if not free and (offline := self._offline_that_yields(device, now)) is not None:
+                return offline
+            if not (running := [one.utterance for one in beside if one.is_live]):
                 return None
             last = max(running, key=lambda one: (one.order, one.deadline(now)))
             ends = last.deadline(now)
@@ -222,6 +223,16 @@ class Scheduler:
             left = _left(queued.utterance, queued.key[1], now)
             least = LESS_S + BEGUN_S * (not queued.has_begun)
             return most if _left(most, most.deadline(now), now) - left > least else None
+
+    def _offline_that_yields(self, device: int, now: float) -> Utterance | None:
+        if self._offline_rows(device) <= self._offline_share(device):
+            return None
+        stream = self._first(True, device, now)
+        if stream is None or stream.key[1] >= now + AHEAD_S:
+            return None
+        offline = [place for place in self._beside(device) if not place.is_live]
+        last = max(offline, key=lambda place: (place.utterance.order, place.number)).utterance
+        return last if stream.utterance.order <= last.order else None
 
     def groups(self, device: int, now: float) -> Iterator[Group]:
         """Yield each group with rows once, for the device's next frame: another is asked for if one makes none."""
@@ -244,16 +255,12 @@ class Scheduler:
         if stream is None or offline is None:
             return stream or offline
         order = offline.utterance.order - stream.utterance.order
-        share = max(1, self._rows[device] // OFFLINE_SHARE)
-        is_due = self._passed[device] >= OFFLINE_SHARE - 1 and self._offline_rows(device) < share
+        is_due = self._passed[device] >= OFFLINE_SHARE - 1
+        is_due = is_due and self._offline_rows(device) < self._offline_share(device)
         # A stream whose reader is full, or whose text has not come, has no use for a row now.
         return offline if order < 0 or (not order and is_due) or stream.key[1] == math.inf else stream
 
     def _first(self, is_live: bool, device: int, now: float, may_begin: bool = True) -> _Place | None:
-        if not is_live:
-            reserved = now - self._streamed_at[device] <= RESERVE_S
-            if self._offline_rows(device) >= max(1, self._rows[device] - reserved):
-                return None
         rows = Counter[str]()  # of each caller
         for place in self._with_rows.values():
             rows[place.utterance.caller] += place.rows
@@ -273,10 +280,11 @@ class Scheduler:
     def _offline_rows(self, device: int) -> int:
         return sum([one.rows for one in self._beside(device) if not one.is_live])
 
+    def _offline_share(self, device: int) -> int:
+        return max(1, self._rows[device] // OFFLINE_SHARE)
+
     def _admit(self, place: _Place, device: int, now: float) -> None:
         self._passed[device] = self._passed[device] + bool(self._queues[False]) if place.is_live else 0
-        if place.is_live:
-            self._streamed_at[device] = now
         self.wanted -= 1
         place.utterance.device, place.has_begun, place.wants = device, True, place.wants - 1
         if not place.wants:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 
@@ -106,8 +106,8 @@ class Utterance:
         self.in_codec = 0  # offline pieces
         self._stopped: str | None = None  # one of ``lines.STOPPED``, if the line is over before its end
         self._error: BaseException | None = None
-        # The state of ``ready[0]``, which has left its row within the piece.
-        self.suspended: Suspended | None = None
+        # The states of the first pieces of ``ready``, which have left their rows within the piece.
+        self.suspended: deque[Suspended] = deque()
 
     def become(self, status: Status) -> None:
         """Change the status: the only place that does."""
@@ -338,13 +338,12 @@ class Utterance:
 
     def suspend(self, row: int, state: Suspended) -> None:
         """Take a piece out of its row until somebody has a row for it."""
-        piece = self._take_out(row, state.frames)
-        self.suspended = state
-        self.ready.appendleft(piece)
+        self.ready.appendleft(self._take_out(row, state.frames))
+        self.suspended.appendleft(state)
 
     def resume(self, buffers: RowBuffers, row: int) -> None:
+        self.suspended.popleft()
         self.enter_row(buffers, row, self.ready.popleft())
-        self.suspended = None
         self.become(Status.RUNNING)
 
     def leave_row(self, row: int, frames: np.ndarray, ended: str) -> Piece | None:
@@ -365,7 +364,8 @@ class Utterance:
         return piece
 
     def _count_frames(self) -> None:
-        self.speech.progress.running = [piece.frames for piece in self.rows.values()]
+        begun = [*self.rows.values(), *islice(self.ready, len(self.suspended))]
+        self.speech.progress.running = [piece.frames for piece in begun]
 
     # Takes
 
@@ -455,7 +455,8 @@ class Utterance:
         self.signal.set()
 
     def _stop(self, ended: str) -> None:
-        self._stopped, self.suspended = self._stopped or ended, None
+        self._stopped = self._stopped or ended
+        self.suspended.clear()
         self.close_text()
         self._feed = None
         self.ready.clear()

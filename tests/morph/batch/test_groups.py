@@ -8,18 +8,18 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
-from qwen3_tts_morph.morph.decode.buffers import RowBuffers
 from qwen3_tts_morph.morph.decode.loop import Decoding
-from qwen3_tts_morph.morph.decode.rows import Frame
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
+from tests.morph.codec_lines import FLOAT32_DB, signal_to_noise
 from tests.morph.endless import pin_ends
 from tests.patience import PATIENCE, wait_until
 
 PIECE = 12  # frames
 PIECES = 3
+OFFLINE = Delivery(live=False)
 OPTIONS = GenerateOptions(5, Sampling(max_new_tokens=PIECE + 1), guard=False, retries=0, split_chars=60)
 
 
@@ -119,18 +119,15 @@ def test_an_offline_line_gets_a_row_in_four_beside_streams_that_want_all(synthes
     assert progress[0] <= 3 * PIECES * PIECE
 
 
-def test_offline_lines_leave_a_row_to_a_stream_once_there_was_one(synthesizer, line, monkeypatch) -> None:
-    in_frames, append = list[int](), RowBuffers.append
-
-    def note(buffers: RowBuffers, frame: Frame) -> list[tuple[int, str]]:
-        in_frames.append(len(frame.rows))
-        return append(buffers, frame)
-
-    monkeypatch.setattr(RowBuffers, "append", note)
-    with Batch(synthesizer, 2) as service:
-        most = []
-        for kind in (Delivery(live=False), Delivery(), Delivery(live=False)):
-            in_frames.clear()
-            service.speak(line, OPTIONS, kind).result()
-            most.append(max(in_frames))
-    assert most == [2, 1, 1]
+def test_a_list_gives_up_rows_within_its_pieces_to_new_streams(synthesizer, line) -> None:
+    """Its lines go on with the sound that they have alone, also in other rows."""
+    rows, options = 4, replace(OPTIONS, split_chars=60, sampling=Sampling(max_new_tokens=121))
+    with Batch(synthesizer, rows) as service:
+        alone = service.speak(line, options, OFFLINE).result()
+        listed = [service.speak(line, options, OFFLINE) for _ in range(2)]
+        wait_until(lambda: all(one.progress.done > 30 for one in listed))
+        streams = [service.speak(replace(line, text="Hello.", seed=seed), OPTIONS) for seed in range(rows)]
+        assert all(len(codes) for codes in read_all(streams)) and not any(one.ended for one in listed)
+        spoken = [one.result() for one in listed]
+    for one in spoken:
+        assert one.report == alone.report and signal_to_noise(alone.waveform, one.waveform) > FLOAT32_DB

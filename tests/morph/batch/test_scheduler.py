@@ -11,7 +11,6 @@ from qwen3_tts_morph.morph.batch.scheduler import (
     BEGUN_S,
     BROKEN_AFTER,
     OFFLINE_SHARE,
-    RESERVE_S,
     SPREAD_S,
     Busy,
     Scheduler,
@@ -264,21 +263,29 @@ def test_a_list_ends_beside_streams_that_want_all_rows(rows: int) -> None:
     assert sum(not one.is_live for one in world.given) == pieces
 
 
-def test_a_list_leaves_a_row_to_the_stream_that_may_come() -> None:
-    world, stream = World([2]), Said()
-    world.submit(Said())
-    world.step()
-    listed = Said("list", is_live=False, pieces=64)
-    world.submit(listed)
-    world.step(PIECE_S / 2)
-    world.submit(stream)
-    world.step(PIECE_S / 2)
-    assert stream in world.given
-    world.run(3)
-    assert listed.running == 0 and world.given[-2:] == [listed] * 2
-    world.now += RESERVE_S + 1
+def test_a_list_gives_up_rows_within_a_piece_beyond_its_quarter_to_streams_that_cannot_wait() -> None:
+    world, listed, more = World([4]), Said("list", is_live=False, pieces=2), Said("list", is_live=False, pieces=64)
+    world.submit(listed, more)
     world.admit()
-    assert listed.running == 2
+    assert listed.running == more.running == 2 and world.scheduler.yields(0, world.now) is None
+    ahead = Said(dry_at=world.now + AHEAD_S + 0.1)
+    world.submit(ahead)
+    assert world.scheduler.yields(0, world.now) is None, "its player has time"
+    world.submit(*(Said() for _ in range(4)))
+    for one in (more, more, listed):
+        assert world.scheduler.yields(0, world.now, free=1) is None, "no row need change hands"
+        assert world.scheduler.yields(0, world.now) is one
+        world.scheduler.release(one, world.now)
+        assert world.scheduler.next(0, 1, world.now)[0].is_live
+    assert world.scheduler.yields(0, world.now) is None, "a list keeps a quarter of the rows"
+
+
+def test_a_list_gives_up_no_row_to_a_stream_of_a_higher_order() -> None:
+    world = World([2])
+    world.submit(Said(is_live=False, pieces=2))
+    world.admit()
+    world.submit(Said(order=1))
+    assert world.scheduler.yields(0, world.now) is None
 
 
 def test_all_pieces_of_an_offline_utterance_get_rows_together() -> None:

@@ -34,7 +34,8 @@ from qwen3_tts_morph.morph.voice.voice import Voice
 
 from tests.patience import PATIENCE
 
-TEXTS = ["Hello there.", "One sentence. Another one, which is longer. And a third.", "No."]
+SENTENCES = ["One sentence, a piece of its own here.", "Another one, which is longer.", "And there is a third."]
+TEXTS = ["Hello there.", " ".join(SENTENCES), "No."]
 BAD = "Numberless words."  # of which no number is finite
 SAMPLING = Sampling(max_new_tokens=13)
 OPTIONS = GenerateOptions(5, SAMPLING, retries=1, split_chars=60)
