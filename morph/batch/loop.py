@@ -510,7 +510,9 @@ class Loop:
             most = min(COMPLETE_BESIDE, whole.fit((empty_at - time.perf_counter()) / 2))
         else:
             gathered = whole.waited_s >= (GATHER_LIST_S if is_list else GATHER_S)
-            is_due = len(whole.waiting) >= min(self._rows, whole.together) or (gathered and not (is_list and self.scheduler.wanted))
+            is_due = len(whole.waiting) >= min(self._rows, whole.together) or (
+                gathered and not (is_list and self.scheduler.wanted)
+            )
             most = len(whole.waiting) if is_due else 0
         if most:
             whole.start(most)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ...model.finite import NotFinite
+from ...options import MOST_LINES
 from ...speech.pieces import Piece
 from ...waveform.engine import InFlight, take_all
 
@@ -42,10 +43,13 @@ Work: TypeAlias = "Generator[Made | None, bool, float]"
 
 
 class OfflineCodec:
-    """Collects fully coded pieces and decodes them together; ``take`` returns one with its samples, or an error."""
+    """Collects fully coded pieces and decodes at most ``together``; ``take`` returns one with its samples, or an error.
 
-    def __init__(self, begin: Begin):
-        self._begin = begin
+    Where the codec decodes lines one by one, other lines' frames come between them.
+    """
+
+    def __init__(self, begin: Begin, together: int = MOST_LINES):
+        self._begin, self.together = begin, together
         self.waiting: list[CodedPiece] = []
         self._since = 0.0  # when the first piece was collected
         self._frame_s = 0.0  # measured mean
@@ -70,9 +74,10 @@ class OfflineCodec:
             count += 1
         return count
 
-    def start(self, most: int | None = None) -> None:
+    def start(self, most: int = MOST_LINES) -> None:
         """Begin to decode at most ``most`` pieces with the next ``take``; none may be in flight."""
-        pieces, self.waiting = self.waiting[:most], [] if most is None else self.waiting[most:]
+        most = min(most, self.together)
+        pieces, self.waiting = self.waiting[:most], self.waiting[most:]
         self._since, self.work = time.perf_counter(), _decode(self._begin, pieces)
         next(self.work)
 

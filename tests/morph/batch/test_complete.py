@@ -12,9 +12,10 @@ from qwen3_tts_morph.morph.batch.codec import offline as offline_module
 from qwen3_tts_morph.morph.batch.codec.offline import CodedPiece, OfflineCodec
 from qwen3_tts_morph.morph.batch.speech import Delivery
 from qwen3_tts_morph.morph.model.finite import NotFinite
+from qwen3_tts_morph.morph.model.model import Model
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
-from qwen3_tts_morph.morph.synthesizer import Synthesizer
+from qwen3_tts_morph.morph.synthesizer import Choice, Engine, Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 from qwen3_tts_morph.morph.voice.voice import Voice
 from qwen3_tts_morph.morph.waveform.engine import InFlight
@@ -172,6 +173,20 @@ def test_who_hears_a_line_does_not_wait_for_samples_that_a_device_makes(
         assert second.result().report.frames
         for one in (endless, heard):
             one.cancel()
+
+
+def test_where_lines_are_decoded_one_by_one_frames_come_between_them(model, voice: Voice, monkeypatch) -> None:
+    together, begin = list[int](), Engine.begin_waveforms
+
+    def note(engine: Engine, of: Model, choice: Choice, codes: list, *rest, **more) -> InFlight:
+        together.append(len(codes))
+        return begin(engine, of, choice, codes, *rest, **more)
+
+    monkeypatch.setattr(Engine, "begin_waveforms", note)
+    synthesizer = Synthesizer(model, Engine("eager"))
+    with Batch(synthesizer, 3) as batch:
+        said = [batch.speak(Line("Hello there.", voice, seed=seed), SHORT, COMPLETE) for seed in range(3)]
+        assert all(one.result().report.frames for one in said) and together == [1, 1, 1]
 
 
 def test_samples_that_are_not_finite_are_noticed_while_frames_go_on() -> None:
