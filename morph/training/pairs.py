@@ -1,7 +1,5 @@
 """Lines to train with: recordings of one speaker, checked with their texts, and the talker's examples of them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -227,7 +225,7 @@ class ExampleBatch:
     Args:
         inputs: ``[B, N, H]``, padded on the right: attention is causal.
         targets: of group 0 and the end, int64 ``[B, N]``, NOTHING elsewhere.
-        codes: of all frames, int64 ``[K, 16]``.
+        codes: of the frames that the code predictor learns, int64 ``[K, 16]``.
         places: flat positions in ``[B * N]`` that predict these frames, ``[K]``.
         speakers: positions of the speaker in ``[N]``, if the lines are x-vector clones, ``[B]``.
     """

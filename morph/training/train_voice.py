@@ -1,7 +1,5 @@
 """Train a voice: check its recordings, train a LoRA on them, and save it with the voice that belongs to it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Train a LoRA on the linear layers of a talker, beside a model: the layers, the losses, the loop, and a plot of it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -92,31 +90,18 @@ def write_adapter(folder: Path, layers: dict[str, LoraLinear], base: str) -> Non
 Logits: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 
-def predict(
-    talker: Any, batch: ExampleBatch, frames: torch.Tensor | None = None, shift: torch.Tensor | None = None
-) -> Logits:
-    """Return a talker's logits for the batch's targets.
-
-    Args:
-        talker: the model's.
-        batch: lines.
-        frames: indices of the batch's frames that the code predictor learns; None for all of them.
-        shift: is added to the speaker of x-vector clones.
-    """
+def predict(talker: Any, batch: ExampleBatch, shift: torch.Tensor | None = None) -> Logits:
+    """Return a talker's logits for the batch's targets; ``shift`` is added to the speaker of x-vector clones."""
     hidden = talker.model(batch.inputs if shift is None else batch.shift_speakers(shift))
     first = talker.codec_head(hidden[batch.targets != NOTHING])
-    codes, places = (batch.codes, batch.places) if frames is None else (batch.codes[frames], batch.places[frames])
-    rest = predict_groups(talker, hidden.flatten(0, 1)[places], codes)
+    rest = predict_groups(talker, hidden.flatten(0, 1)[batch.places], batch.codes)
     return first.float(), rest.flatten(0, 1).float()
 
 
-def losses(
-    logits: Logits, batch: ExampleBatch, frames: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the mean losses of group 0 with the end, and of groups 1-15; ``frames`` as in ``predict``."""
-    codes = batch.codes if frames is None else batch.codes[frames]
+def losses(logits: Logits, batch: ExampleBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the mean losses of group 0 with the end, and of groups 1-15."""
     first = cross_entropy(logits[0], batch.targets[batch.targets != NOTHING])
-    return first, cross_entropy(logits[1], codes[:, 1:].flatten())
+    return first, cross_entropy(logits[1], batch.codes[:, 1:].flatten())
 
 
 def divergence(logits: Logits, known: Logits) -> torch.Tensor:
@@ -266,12 +251,13 @@ class Trainer:
         chance = torch.Generator().manual_seed(self.options.seed + step)
         frames = torch.randperm(len(batch.codes), generator=chance)[: self.options.frames]
         frames = frames.to(batch.codes.device)
-        logits = predict(self.network.talker, batch, frames, self.shift)
-        first, rest = losses(logits, batch, frames)
+        batch = replace(batch, codes=batch.codes[frames], places=batch.places[frames])
+        logits = predict(self.network.talker, batch, self.shift)
+        first, rest = losses(logits, batch)
         total = first + rest
         if self.options.anchor:
             with torch.no_grad():
-                known = predict(self.model.network.talker, batch, frames)
+                known = predict(self.model.network.talker, batch)
             total = total + self.options.anchor * divergence(logits, known)
         self.optimizer.zero_grad()
         total.backward()
@@ -294,7 +280,7 @@ class Trainer:
         now = Losses(step, training)
         if held_out:
             batches = [self._stack([one]) for one in held_out]
-            logits = [predict(self.network.talker, one, shift=self.shift) for one in batches]
+            logits = [predict(self.network.talker, one, self.shift) for one in batches]
             found = [torch.stack(losses(*pair)) for pair in zip(logits, batches, strict=True)]
             first, rest = torch.stack(found).mean(dim=0).tolist()  # each line counts alike
             now = Losses(step, training, (round(first, 4), round(rest, 4)))
