@@ -231,7 +231,7 @@ class RowStream:
         inputs[0, 1, -1].fill_(line)
         self._step({line: 0})
         self._frames[line] += 1
-        self._ahead[line] = SamplesInFlight(self._samples[0, : self._weights.samples_per_frame])
+        self._ahead[line] = SamplesInFlight(self._samples[:1, : self._weights.samples_per_frame])
         return True
 
     def _remember(self, line: int, codes: np.ndarray) -> None:
@@ -239,25 +239,24 @@ class RowStream:
         self._recent[line] = np.concatenate((self._recent[line], codes))[-CONTEXT_FRAMES:]
 
     @torch.inference_mode()
-    def launch(self, codes: Mapping[int, torch.Tensor]) -> StepsInFlight:
+    def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """Launch the decoding of lines' next codes ``[n, groups]``, any n, without special codes such as EOS.
 
         The first ones may be of a frame that was begun ahead. Launches may overlap.
         """
-        ahead, waiting = dict[int, SamplesInFlight | None](), dict[int, deque[_Step]]()
+        waves = WavesInFlight(dict.fromkeys(codes, np.zeros(0, dtype=np.float32)))
+        is_timed, per_frame, waiting = self._inputs.is_cuda, self._weights.samples_per_frame, dict[int, deque[_Step]]()
         for line, part in codes.items():
             # An array: torch takes several times as long to slice and join so few numbers.
-            new, ahead[line] = part.cpu().numpy(), None
-            if len(new):
-                ahead[line], self._ahead[line] = self._ahead[line], None
-            if ahead[line] is not None:
+            new = part.cpu().numpy()
+            if len(new) and (ahead := self._ahead[line]) is not None:
+                waves.add(ahead, {line: (0, per_frame)})
+                self._ahead[line], is_timed = None, False  # the time of that frame is not known
                 self._remember(line, new[:1])
                 new = new[1:]
             waiting[line] = deque(self._cut(line, new))
-        steps = StepsInFlight(ahead, self._weights.samples_per_frame)
-        if not any(waiting.values()):
-            return steps
-        steps.began = _mark_time(self._inputs.is_cuda)
+        is_timed = is_timed and any(waiting.values())
+        waves.began = _mark_time(is_timed)
         while any(waiting.values()):
             now = {line: parts.popleft() for line, parts in waiting.items() if parts}
             for line, one in now.items():
@@ -265,9 +264,12 @@ class RowStream:
                     self._states.scatter(self._places[line], self._beginning.state)
             rows = self._put({line: part.codes for line, part in now.items()})
             self._step(rows, any(part.wanted for part in now.values()))
-            steps.add(self._samples, {line: (rows[line], part) for line, part in now.items() if part.wanted})
-        steps.done = _mark_time(self._inputs.is_cuda)
-        return steps
+            # One copy for all lines: the next step overwrites the samples.
+            if places := {line: (rows[line], len(one.codes) * per_frame) for line, one in now.items() if one.wanted}:
+                last, longest = map(max, zip(*places.values(), strict=True))
+                waves.add(SamplesInFlight(self._samples[: last + 1, :longest]), places)
+        waves.done = _mark_time(is_timed)
+        return waves
 
     def steps(self, line: int, frames: int) -> int:
         """Return in how many steps the next ``frames`` of a line are decoded."""
@@ -406,52 +408,48 @@ def _cut_frames(done: int, frames: int) -> Iterator[tuple[int, bool]]:
         done, frames = done + count, frames - count
 
 
-class StepsInFlight:
-    """Steps that run on the device, and copies of their samples to the CPU.
+class WavesInFlight:
+    """Samples by line, in the order of their launches: first ``waves``, then the copies of those of steps."""
 
-    ``ahead``: by line, samples of a frame before the steps, or None.
-    """
-
-    def __init__(self, ahead: Mapping[int, SamplesInFlight | None], samples_per_frame: int):
-        self._ahead, self._samples_per_frame = ahead, samples_per_frame
-        self._steps: list[tuple[torch.Tensor, dict[int, tuple[int, _Step]]]] = []
+    def __init__(self, waves: Mapping[int, np.ndarray]):
+        self._waves = dict(waves)
+        # Each with its lines: a line's row in it, and how many samples of that.
+        self._copies: list[tuple[SamplesInFlight, dict[int, tuple[int, int]]]] = []
         self.began: torch.cuda.Event | None = None  # of ``_mark_time``
         self.done: torch.cuda.Event | None = None
 
-    def add(self, samples: torch.Tensor, places: dict[int, tuple[int, _Step]]) -> None:
-        """Launch one copy of the last step's samples: the next step overwrites them.
+    def add(self, samples: SamplesInFlight, places: dict[int, tuple[int, int]]) -> None:
+        self._copies.append((samples, places))
 
-        ``places``: each line's index in it and its part.
-        """
-        if places:
-            rows = 1 + max(row for row, _ in places.values())
-            frames = max(len(part.codes) for _, part in places.values())
-            self._steps.append((copy_async(samples[:rows, : frames * self._samples_per_frame]), places))
+    def extend(self, other: WavesInFlight, lines: Mapping[int, int]) -> None:
+        """Add the samples of a later launch, with other numbers of its ``lines``."""
+        self._waves |= {lines[line]: wave for line, wave in other._waves.items()}
+        for samples, places in other._copies:
+            self.add(samples, {lines[line]: place for line, place in places.items()})
+        self.began, self.done = other.began and (self.began or other.began), other.done
 
     @property
     def is_ready(self) -> bool:
-        is_done = self.done is None or self.done.query()
-        return is_done and all(one is None or one.is_ready for one in self._ahead.values())
+        """Whether ``wait`` returns immediately."""
+        return all(samples.is_ready for samples, _ in self._copies)
 
     @property
     def seconds(self) -> float | None:
-        """The device's time for them, once it is done; None on a CPU, and if a frame was begun ahead."""
-        if self.began is None or self.done is None or any(self._ahead.values()):
+        """The device's time for them, after ``wait``; None on a CPU, and if a frame was begun ahead."""
+        if self.began is None or self.done is None:
             return None
+        self.done.synchronize()
         return self.began.elapsed_time(self.done) / 1000
 
     def wait(self) -> dict[int, np.ndarray]:
-        """Wait; return each line's samples, float32 ``[n * 1920]``."""
-        if self.done is not None:
-            self.done.synchronize()
-        made = {line: [] if one is None else [one.wait()] for line, one in self._ahead.items()}
-        for samples, places in self._steps:
-            waves = samples.numpy()
-            for line, (row, part) in places.items():
-                made[line].append(waves[row, : len(part.codes) * self._samples_per_frame])
+        """Return them by line, float32 ``[n * 1920]`` on the CPU. Call it once."""
         # Copies: pinned memory is scarce, and shared by the lines of a step.
-        nothing = np.zeros(0, dtype=np.float32)
-        return {line: np.concatenate([nothing, *parts]) for line, parts in made.items()}
+        made = {line: [wave] for line, wave in self._waves.items()}
+        for samples, places in self._copies:
+            rows = samples.wait()
+            for line, (row, count) in places.items():
+                made[line].append(rows[row, :count])
+        return {line: np.concatenate(parts) for line, parts in made.items()}
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """Decode streamed lines as their codes arrive, line by line or in a shared row."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 
 from ..codec.stream import CodecState, CodecStream
@@ -13,7 +12,7 @@ from ..model.model import Model
 from ..runtime.capture import CapturedGraphs, CaptureStream
 from ..runtime.lru_cache import LruCache
 from .engine import BatchCodec
-from .incremental import CodecSnapshot, RowStream, StepsInFlight, count_steps
+from .incremental import CodecSnapshot, RowStream, WavesInFlight, count_steps
 
 KEPT_REFERENCES = 8  # states of ICL voices: 2.6 MB each in bf16, 5.2 MB in fp32
 SPARE_LINES = 2  # a row is used again for streams of at least half as many lines
@@ -22,29 +21,6 @@ SPARE_LINES = 2  # a row is used again for streams of at least half as many line
 # The codec's states after ICL references, by the ids of the references' tensors: they stay unique because the cache
 # keeps the tensors. A state's ``frames`` counts the reference's frames before it.
 References: TypeAlias = LruCache[int, tuple[torch.Tensor, Any]]
-
-
-class WavesInFlight:
-    """Samples in the order of their launches: ``waves`` by line, or of ``steps``, each with its lines by index."""
-
-    def __init__(self, waves: dict[int, np.ndarray], steps: Sequence[tuple[dict[int, int], StepsInFlight]] = ()):
-        self.waves, self._steps = waves, steps
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether ``wait`` returns immediately."""
-        return all(step.is_ready for _, step in self._steps)
-
-    @property
-    def seconds(self) -> float | None:
-        """The device's time for them, after ``wait``; None if it was not measured."""
-        took = [step.seconds for _, step in self._steps]
-        return None if self.waves or None in took else sum(filter(None, took))
-
-    def wait(self) -> dict[int, np.ndarray]:
-        """Return them by line, float32 ``[n * 1920]`` on the CPU. Call it once."""
-        decoded = {lines[index]: wave for lines, step in self._steps for index, wave in step.wait().items()}
-        return self.waves | decoded
 
 
 class LineCodec(ABC):
@@ -181,12 +157,12 @@ class SharedRow(LineCodec):
 
     def launch(self, codes: Mapping[int, torch.Tensor]) -> WavesInFlight:
         """Launch the steps of as many lines together as the row has indices."""
-        lines, launched = list(codes), []
+        lines, waves = list(codes), WavesInFlight({})
         for begin in range(0, len(lines), self._row.lines):
             now = lines[begin : begin + self._row.lines]
             at = {self._index(line, now): line for line in now}
-            launched.append((at, self._row.launch({index: codes[line] for index, line in at.items()})))
-        return WavesInFlight({}, launched)
+            waves.extend(self._row.launch({index: codes[line] for index, line in at.items()}), at)
+        return waves
 
     def end(self, line: int) -> None:
         super().end(line)

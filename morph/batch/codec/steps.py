@@ -17,7 +17,8 @@ from ...graph.rows import FIRST_AT_ONCE
 from ...model.finite import NotFinite
 from ...runtime.capture import next_power_of_2
 from ...speech.pieces import Piece
-from ...waveform.stream import LineCodec, WavesInFlight
+from ...waveform.incremental import WavesInFlight
+from ...waveform.stream import LineCodec
 from .line_chunks import LineChunks, Output
 from .pacing import ChunkLimits, Claim, Speed, choose
 
