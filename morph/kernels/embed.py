@@ -20,10 +20,9 @@ WIDTH = tl.constexpr(REPORT_WIDTH)
 def look_up(plan: Plan, inputs: Inputs, gain: torch.Tensor, eps: float) -> Residual:
     """Start the residual stream of a GEMM pass; ``gain`` ``[H]`` and ``eps`` are those of the first norm."""
     residual = Residual.empty(plan, inputs.rows, gain)
-    x, tokens = inputs.source()
-    block = embed_block(residual)
+    tokens, block = inputs.tokens, embed_block(residual)
     launch(
-        look_up_rows, (inputs.rows, -(-len(gain) // block)), plan, 4, dependent=inputs.hidden is None, x=x,
+        look_up_rows, (inputs.rows, -(-len(gain) // block)), plan, 4, dependent=inputs.hidden is None, x=inputs.states,
         hidden=inputs.hidden, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0),
         out=residual.values, gain=gain, eps=eps, scaled=residual.operand(plan), squares=residual.squares, H=len(gain),
         BLOCK=block,

@@ -25,10 +25,6 @@ class Inputs:
         rows = len(self.states) if self.tokens is None else len(self.tokens)
         return rows if self.hidden is None else 2 * rows
 
-    def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return, for GEMV, the states or the table, and the tokens, which the kernel looks up itself."""
-        return self.states, self.tokens
-
     def operand(self, plan: Plan) -> torch.Tensor:
         """Return, for GEMM, all rows ``[R, H]`` in the model's dtype."""
         if self.tokens is None:
@@ -77,9 +73,6 @@ class Residual:
         if plan.uses_library(rows):
             return cls(values, scaled)
         return cls(values, scaled, plan.empty("squares", (-(-len(like) // SUM_WIDTH), rows), values))
-
-    def source(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        return self.values, None
 
     def operand(self, plan: Plan) -> torch.Tensor:
         """Return, for GEMM, ``scaled``; raise ValueError if this stream was made for GEMV."""

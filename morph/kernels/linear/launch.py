@@ -50,11 +50,10 @@ def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection
     warps = plan.gemv_reduce_warps if partials is not None and residual is None else plan.gemv_warps
     shape = GemvShape(outputs, width, values.element_size(), 2 if projection.gated else 1)
     tile = gemv_tile(plan, shape, warps)
-    source, tokens = x.source()
-    hidden = x.hidden if isinstance(x, Inputs) else None
+    start = x if isinstance(x, Inputs) else Inputs(x.values)  # the kernel looks up tokens itself
     launch(
-        gemv, (-(-outputs // tile.outputs),), plan, tile.warps, dependent=hidden is None,
-        x=source, hidden=hidden, tokens=tokens, token_stride=0 if tokens is None else tokens.stride(0),
+        gemv, (-(-outputs // tile.outputs),), plan, tile.warps, dependent=start.hidden is None, x=start.states,
+        hidden=start.hidden, tokens=start.tokens, token_stride=0 if start.tokens is None else start.tokens.stride(0),
         partials=partials, gain=projection.norm, eps=projection.eps, weight=as_words(values), scales=scales,
         bias=projection.bias, residual=None if residual is None else residual.values, out=out,
         input_copy=projection.input_copy, normed=projection.normed_copy, M=rows, K=width, N=outputs,
@@ -82,7 +81,7 @@ def _launch_gemm(
         may_hold=normed is None and scales is None, may_split=normed is None,
     )  # fmt: skip
     tile = split or gemm_tile(plan, shape)
-    unscaled = None if normed is None else x.source()[0]
+    unscaled = None if normed is None else x.values if isinstance(x, Residual) else x.states
     only = {"scales": scales, "gain": projection.norm, "unscaled": unscaled, "normed": normed}
     epilogue = _epilogue(plan, out, projection)
     if tile.split_k == 1:
@@ -124,15 +123,11 @@ def _launch_tile(plan: Plan, tile: GemmTile, product: Arguments, epilogue: Argum
     arguments |= {"BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "BLOCK_K": tile.block_k}
     arguments |= {"STAGES": tile.stages, "SPLIT_K": tile.split_k}
     arguments["SUMS"] = triton.next_power_of_2(-(-product["K"] // SUM_WIDTH))
-    if tile.folds:
-        from .gemm_held import gemm_folded  # Gluon: not every Triton has it
-
-        launch(gemm_folded, grid, plan, tile.warps, **arguments, FOLDS=tile.folds)
-        return
     if tile.held:
-        from .gemm_held import gemm_held  # Gluon
+        from .gemm_held import gemm_folded, gemm_held  # Gluon: not every Triton has it
 
-        launch(gemm_held, grid, plan, tile.warps, **arguments)
+        arguments |= {"FOLDS": tile.folds} if tile.folds else {}
+        launch(gemm_folded if tile.folds else gemm_held, grid, plan, tile.warps, **arguments)
         return
     row_bytes = product["K"] // tile.split_k * product["weight"].element_size()
     arguments["PREFETCH"] = prefetches(plan, tile, product["N"], row_bytes)
