@@ -6,8 +6,6 @@ Sums, norms, RoPE, softmax, the residual stream and the logits are float32; weig
 the KV cache have the model's dtype.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -6,8 +6,6 @@ case-sensitive. Entries match complete words; in scripts without spaces (Chinese
 and in Korean, whose particles follow a word directly, each character is a word.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
