@@ -13,7 +13,7 @@ from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 
 def test_work_is_done_in_its_order_and_an_error_is_the_asker_s() -> None:
@@ -79,11 +79,12 @@ def test_captures_are_made_beside_a_stream_that_plays_if_there_is_time(load, mon
         plays.append(speech.progress.chunks > 0 and not speech.ended)
 
     with Batch(synthesizer, rows=2, ahead=Ahead(2, 256)) as service:
-        options = GenerateOptions(5, Sampling(max_seconds=4.0))
+        options = GenerateOptions(5, Sampling(max_seconds=16.0))
         for is_ready in (False, True):
             speech = service.speak(Line("Hello there.", preset_voice(model, "ryan"), seed=3), options)
             for key in ("a", "b"):
                 first.plan(0, graphs, key, partial(capture, key))
+            wait_until(partial(getattr, speech.progress, "chunks"))  # it does not end before it is read
+            first.is_settled = is_ready
             assert list(speech) and (is_ready or not done)
-            first.is_settled = True
     assert plays == [True, True] if has_time else True not in plays
