@@ -17,7 +17,7 @@ from ..batch.speech import Checks
 from ..options import FitLimits, GenerateOptions
 from ..speech.lines import ERROR, Line, Spoken
 from ..text.names import name_key
-from ..text.scripts.captions import DubLine, read_captions, read_dub
+from ..text.scripts.captions import DubLine
 from ..text.scripts.cues import Cue, find_rooms, write_cues
 from ..text.scripts.script import NARRATOR
 from ..text.split import shorten
@@ -128,27 +128,18 @@ def _numbers(captions: Sequence[Cue]) -> str:
     return count + ", ".join(map(str, numbers))
 
 
-def read_subtitles(
-    speaks: Checks,
-    request: ScriptRequest,
-    options: GenerateOptions,
-    limits: FitLimits,
-    read_sounds: bool = False,
-) -> tuple[list[DubLine], list[Cue], list[Line]]:
-    """Return the lines with their captions, the captions with nothing to speak, and the lines to be spoken.
+def make_dub_lines(
+    speaks: Checks, dubbed: Sequence[DubLine], request: ScriptRequest, options: GenerateOptions, limits: FitLimits
+) -> list[Line]:
+    """Return the lines to be spoken, as ``make_lines``, of what ``read_dub`` returned.
 
-    The request has the text of an SRT or WebVTT file; NARRATOR of its cast speaks captions that name none. Silence at
-    the lines' ends must be cut (``GenerateOptions.trim_ends``). ``read_sounds``: descriptions of sounds are spoken.
-    Raises ValueError for captions that cannot be read, and errors as ``make_lines``.
+    Silence at the lines' ends must be cut (``GenerateOptions.trim_ends``).
     """
-    captions = read_captions(request.text)
-    dubbed, silent = read_dub(captions, list(request.cast), speaks.languages, read_sounds)
     if limits.max_speed > 1:
         check_installed()
     lines = make_lines(speaks, [one.line for one in dubbed], replace(request, what="captions"), options)
     # No subtitle shows the name NARRATOR.
-    lines = [replace(line, name="") if name_key(line.name) == NARRATOR else line for line in lines]
-    return dubbed, silent, lines
+    return [replace(line, name="") if name_key(line.name) == NARRATOR else line for line in lines]
 
 
 def assemble_dub(dubbed: Sequence[DubLine], silent: Sequence[Cue], spoken: Sequence[Spoken], limits: FitLimits) -> Dub:

@@ -14,7 +14,7 @@ from ...morph.options import FitLimits, GenerateOptions, Sampling, parse_groups
 from ...morph.speech.lines import Line, Spoken
 from ...morph.text.encoding import read_text_file
 from ...morph.text.names import name_key
-from ...morph.text.scripts.captions import read_captions
+from ...morph.text.scripts.captions import read_captions, read_dub
 from ...morph.text.scripts.script import NARRATOR, Script, ScriptLine, check_script
 from ...morph.voice.voice import Voice
 from ...postprocess.checks import check_choice
@@ -229,7 +229,7 @@ class DubCaptions(SpeakingNode):
         cls, captions: str, voice: Voice | None = None, cast: dict[str, Voice] | None = None, **given: Any
     ) -> io.NodeOutput:
         from ...morph.script.dialogue import ScriptRequest
-        from ...morph.script.dub import DOES_NOT_FIT, assemble_dub, read_subtitles
+        from ...morph.script.dub import DOES_NOT_FIT, assemble_dub, make_dub_lines
 
         overlap = check_choice("overlap", given.get("overlap", LATER), OVERLAPS)
         limits = FitLimits(given["max_speed"], given["overrun"], overlap == OVER)
@@ -237,8 +237,9 @@ class DubCaptions(SpeakingNode):
         with cls.stage({**given, "trim_silence": True}, speakers, is_live=False) as stage:
             characters, lists = find_characters(stage.model, speakers), lists_of(given.get("pronunciation"))
             request = ScriptRequest(captions, characters, given["language"], given["seed"], lists)
-            sounds = given.get("read_sounds", False)
-            dubbed, silent, lines = read_subtitles(stage.speaks, request, stage.options, limits, sounds)
+            languages, sounds = stage.speaks.languages, given.get("read_sounds", False)
+            dubbed, silent = read_dub(read_captions(captions), list(characters), languages, sounds)
+            lines = make_dub_lines(stage.speaks, dubbed, request, stage.options, limits)
             script = Script(tuple(one.line for one in dubbed))
             dub = assemble_dub(dubbed, silent, stage.speak(lines, script), limits)
             sources = [replace(one.source.line, speed=one.speed) for one in dub.placed]

@@ -15,19 +15,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import core_schema
 from typing_extensions import Self
 
+from ...morph import options as settings
 from ...morph.audio.formats import SERVED
 from ...morph.model.model import Model
-from ...morph.options import (
-    IGNORE,
-    LAYOUTS,
-    REQUEST,
-    SEED,
-    SHIFT_STRENGTHS,
-    GenerateOptions,
-    Sampling,
-    TokenSampling,
-    removed_in,
-)
+from ...morph.options import GenerateOptions, Sampling, TokenSampling, removed_in
 from ...morph.setting import LARGEST, Setting, settings_of
 from ...morph.speech.takes import check_word_times
 from ...morph.text.encoding import join_halves
@@ -178,7 +169,7 @@ class VoiceShift(Fields):
     PART_OF = "voice_shift"
     toward: Names
     away: Names
-    strength: float = Field(1.0, ge=SHIFT_STRENGTHS[0], le=SHIFT_STRENGTHS[1])
+    strength: float = Field(1.0, ge=settings.SHIFT_STRENGTHS[0], le=settings.SHIFT_STRENGTHS[1])
 
 
 class _SamplingFields(Fields):
@@ -215,7 +206,7 @@ class ConfigFields(SettingsFields):
 
     type: str
     api_key: Any = None
-    layout: Annotated[str, one_of(LAYOUTS)] = LAYOUTS[0]
+    layout: Annotated[str, one_of(settings.LAYOUTS)] = settings.LAYOUTS[0]
     response_format: Annotated[str, one_of(SERVED)] = "pcm"
 
 
@@ -246,17 +237,18 @@ def _of(one: Setting, default: Any, words: str = "") -> tuple[Any, Any]:
     return kind | None, about(words or one.served or one.help, default, **limits)
 
 
-TOKENS, OPTIONS = settings_of(TokenSampling, REQUEST), settings_of(GenerateOptions, REQUEST)
+TOKENS = settings_of(TokenSampling, settings.REQUEST)
+OPTIONS = settings_of(GenerateOptions, settings.REQUEST)
 SAMPLING: dict[str, Any] = {
     **{name: _of(one, None) for name, one in TOKENS.items()},
     **{SUBTALKER + name: _of(one, None, f"{name} of groups 1 to 15") for name, one in TOKENS.items()},
-    **{name: _of(one, None) for name, one in settings_of(Sampling, REQUEST).items()},
+    **{name: _of(one, None) for name, one in settings_of(Sampling, settings.REQUEST).items()},
 }
 SamplingFields = pydantic.create_model("SamplingFields", __base__=_SamplingFields, **SAMPLING)
 GENERATED: dict[str, Any] = {
     **{one.public: _of(one, one.default) for one in OPTIONS.values()},
     "split_chars": _of(replace(OPTIONS["split_chars"], high=LONGEST_SPLIT), LONGEST_SPLIT),
-    "seed": _of(SEED, None),
+    "seed": _of(settings.SEED, None),
     "sampling": (SamplingFields | None, about("what differs from the checkpoint's own sampling", None)),
 }
 Speech = pydantic.create_model("Speech", __base__=SpeechFields, **GENERATED)
@@ -275,7 +267,7 @@ class SpeechRequest:
     ignored: tuple[str, ...]  # fields that were removed, or that the checkpoint does not support
     pronunciation: tuple[PronunciationList, ...]
     text: str | Iterable[str]  # an iterable gives it in parts
-    layout: str = LAYOUTS[0]  # how parts are spoken
+    layout: str = settings.LAYOUTS[0]  # how parts are spoken
     complete: bool = False  # offline, not streamed
     caller: str = ""  # the client's address
 
@@ -323,7 +315,7 @@ def read_settings(
     instructions, ignored = _instructions(fields.instructions, model, server.strict)
     given = _given(fields)
     generate = _options(given, model.sampling, server.seq_groups)
-    checked = {TIMESTAMPS: fields.return_timestamps, "wrong_words": generate.wrong_words != IGNORE}
+    checked = {TIMESTAMPS: fields.return_timestamps, "wrong_words": generate.wrong_words != settings.IGNORE}
     for name in filter(checked.get, checked):
         with refusing(name):
             check_word_times(model)
@@ -380,15 +372,13 @@ def _given(fields: BaseModel) -> dict[str, Any]:
 def _options(given: Mapping[str, Any], sampling: Sampling, seq_groups: int) -> GenerateOptions:
     if "sampling" in given:
         sampling = _sampling(_given(given["sampling"]), sampling)
-    public = {name: one.public for name, one in settings_of(GenerateOptions, REQUEST).items()}
-    options = {name: given[field] for name, field in public.items() if field in given}
+    options = {name: given[one.public] for name, one in OPTIONS.items() if one.public in given}
     return GenerateOptions(**{"seq_groups": seq_groups, **options}, sampling=sampling, retries=0)
 
 
 def _sampling(given: dict[str, Any], own: Sampling) -> Sampling:
     talker, subtalker = (
-        {name: given.pop(prefix + name) for name in settings_of(TokenSampling) if prefix + name in given}
-        for prefix in ("", SUBTALKER)
+        {name: given.pop(prefix + name) for name in TOKENS if prefix + name in given} for prefix in ("", SUBTALKER)
     )
     changed = {"talker": talker, "subtalker": subtalker}
     with refusing("sampling"):

@@ -40,15 +40,15 @@ def run(options: argparse.Namespace, console: Console) -> None:
     from ..script_backend import open_backend
 
     text, lists = read_text_file(options.file), read_lists(options)
-    captions = read_captions(text)
-    read = partial(read_dub, captions, read_sounds=options.read_sounds)
+    read = partial(read_dub, read_captions(text), read_sounds=options.read_sounds)
     with open_folder(options, console) as folder, open_backend(options, console, read) as ready:
         from ...morph.script.dialogue import ScriptRequest
-        from ...morph.script.dub import assemble_dub, read_subtitles
+        from ...morph.script.dub import assemble_dub, make_dub_lines
 
         limits = FitLimits(options.max_speed, options.overrun, options.speak_over)
         request = ScriptRequest(text, ready.cast, options.language, options.seed, lists)
-        dubbed, silent, lines = read_subtitles(ready.speaks, request, ready.settings, limits, options.read_sounds)
+        dubbed, silent = ready.script
+        lines = make_dub_lines(ready.speaks, dubbed, request, ready.settings, limits)
         # Fitting sets speed, pitch and level.
         plain = [replace(one.line, speed=None, pitch=None, gain_db=None) for one in dubbed]
         ScriptRun(folder, ready, plain, lines).speak()

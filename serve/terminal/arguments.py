@@ -13,18 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ...morph import options as settings
 from ...morph.audio.formats import FILES
-from ...morph.options import (
-    ARGUMENT,
-    MOST_RETAKES,
-    RECOGNISER,
-    RECOGNISERS,
-    SEED,
-    GenerateOptions,
-    LoadOptions,
-    Sampling,
-    TokenSampling,
-)
 from ...morph.runtime.atomic_file import name_beside
 from ...morph.setting import Setting, settings_of
 from ...morph.text.split import check_spoken
@@ -226,7 +216,7 @@ def add_model(parser: argparse.ArgumentParser, attention: bool = True) -> None:
     group.add_argument("--checkpoint", type=filled)
     add_folders(group)
     group.add_argument("--device", default="auto")
-    for name, one in settings_of(LoadOptions).items():
+    for name, one in settings_of(settings.LoadOptions).items():
         if attention or name != "attention":
             add_setting(group, one)
     group.add_argument("--lora", action="append", default=[], type=lora, metavar="FOLDER[:STRENGTH]")
@@ -258,15 +248,15 @@ def check_line(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 def add_settings(parser: argparse.ArgumentParser, seq_groups: bool = True) -> None:
     group = parser.add_argument_group("decoding")
     group.add_argument("--language", default="auto")
-    add_setting(group, SEED)
-    for name, one in settings_of(GenerateOptions, ARGUMENT).items():
+    add_setting(group, settings.SEED)
+    for name, one in settings_of(settings.GenerateOptions, settings.ARGUMENT).items():
         if seq_groups or name != "seq_groups":
             add_setting(group, one)
     group.add_argument("--decoding", action=Removed)
     group.add_argument("--continuity", action=Removed, nargs=0)
-    for one in settings_of(TokenSampling, ARGUMENT).values():
+    for one in settings_of(settings.TokenSampling, settings.ARGUMENT).values():
         add_setting(group, one, default=None, help=f"{one.help}; none: the checkpoint's own")
-    for one in settings_of(Sampling, ARGUMENT).values():
+    for one in settings_of(settings.Sampling, settings.ARGUMENT).values():
         add_setting(group, one)
 
 
@@ -276,6 +266,8 @@ def add_pronunciation(parser: argparse.ArgumentParser) -> None:
 
 def add_word_check(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("word check")
-    group.add_argument("--check-words", nargs="?", const=RECOGNISER, choices=RECOGNISERS, metavar="SIZE")
+    group.add_argument(
+        "--check-words", nargs="?", const=settings.RECOGNISER, choices=settings.RECOGNISERS, metavar="SIZE"
+    )
     group.add_argument("--most-errors", type=number(0, 100), default=5)
-    group.add_argument("--retakes", type=reader(Setting(0, "", 0, MOST_RETAKES)), default=3)
+    group.add_argument("--retakes", type=reader(Setting(0, "", 0, settings.MOST_RETAKES)), default=3)

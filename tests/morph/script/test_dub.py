@@ -15,11 +15,11 @@ from qwen3_tts_morph.morph.script.dub import (
     FitLimits,
     assemble_dub,
     find_rooms,
-    read_subtitles,
+    make_dub_lines,
 )
 from qwen3_tts_morph.morph.speech.lines import LineReport, Spoken
 from qwen3_tts_morph.morph.synthesizer import Synthesizer
-from qwen3_tts_morph.morph.text.scripts.captions import DubLine
+from qwen3_tts_morph.morph.text.scripts.captions import DubLine, read_captions, read_dub
 from qwen3_tts_morph.morph.text.scripts.cues import Cue
 from qwen3_tts_morph.morph.text.scripts.script import ScriptError, ScriptLine
 from qwen3_tts_morph.morph.voice.create import preset_voice
@@ -179,7 +179,7 @@ def test_an_instruction_that_the_checkpoint_does_not_follow_names_its_caption(lo
         Batch(Synthesizer(model)) as batch,
         pytest.raises(ScriptError, match="\ncaption 2: 'angry' is an instruction"),
     ):
-        read_subtitles(batch, request, OPTIONS, FitLimits())
+        read_subtitles(batch, request, FitLimits())
 
 
 def test_a_caption_that_could_not_be_made_is_listed_and_has_no_subtitle() -> None:
@@ -229,8 +229,13 @@ def cast(model):
     return {"Anna": preset_voice(model, "vivian"), "Narrator": preset_voice(model, "ryan")}
 
 
+def read_subtitles(speaks, request: ScriptRequest, limits: FitLimits, read_sounds: bool = False) -> tuple:
+    read = read_dub(read_captions(request.text), list(request.cast), speaks.languages, read_sounds)
+    return *read, make_dub_lines(speaks, read[0], request, OPTIONS, limits)
+
+
 def render_dub(speaks, request: ScriptRequest, read_sounds: bool = False) -> Dub:
-    dubbed, silent, lines = read_subtitles(speaks, request, OPTIONS, FitLimits(), read_sounds)
+    dubbed, silent, lines = read_subtitles(speaks, request, FitLimits(), read_sounds)
     return assemble_dub(dubbed, silent, speak_lines(speaks, lines, OPTIONS), FitLimits())
 
 
@@ -261,8 +266,8 @@ def test_what_cannot_be_spoken_is_refused_before_a_frame_is_made(speaks, cast, m
         raise ValueError("speed and pitch need the package python-stretch")
 
     with pytest.raises(ScriptError, match="caption 1: 'ANNE' is not in the cast"):
-        read_subtitles(speaks, ScriptRequest(SRT.replace("ANNA", "ANNE"), cast), OPTIONS, FitLimits())
+        read_subtitles(speaks, ScriptRequest(SRT.replace("ANNA", "ANNE"), cast), FitLimits())
     monkeypatch.setattr(dub, "check_installed", missing)
     with pytest.raises(ValueError, match="need the package python-stretch"):
-        read_subtitles(speaks, ScriptRequest(SRT, cast), OPTIONS, FitLimits())
-    assert read_subtitles(speaks, ScriptRequest(SRT, cast), OPTIONS, FitLimits(max_speed=1))
+        read_subtitles(speaks, ScriptRequest(SRT, cast), FitLimits())
+    assert read_subtitles(speaks, ScriptRequest(SRT, cast), FitLimits(max_speed=1))
