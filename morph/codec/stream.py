@@ -168,20 +168,24 @@ class _Pass:
         if not state.caches:
             empty = states.new_zeros(1, self.decoder.config.num_key_value_heads, 0, self.rope[0].shape[1])
             state.caches = [(empty, empty)] * len(transformer.layers)
-        for index, layer in enumerate(transformer.layers):
-            states = self._run_layer(layer, states, index, seen)
-        state.position += new
+        end = state.position + new
+        rotation = self.rope[0][state.position : end], self.rope[1][state.position : end]
+        for index in range(len(transformer.layers)):
+            states = self._run_layer(index, states, rotation, seen)
+        state.position = end
         return transformer.output_proj(transformer.norm(states))
 
-    def _run_layer(self, layer: Any, states: torch.Tensor, index: int, seen: torch.Tensor | None) -> torch.Tensor:
-        attention, caches, begin = layer.self_attn, self.state.caches, self.state.position
-        queries, keys, values = project_heads(attention, layer.input_layernorm(states), self.rope[0].shape[1])
-        cos, sin = (table[begin : begin + states.shape[1]] for table in self.rope)
-        keys = torch.cat((caches[index][0], rotate(keys, cos, sin)), dim=2)
+    def _run_layer(
+        self, index: int, states: torch.Tensor, rotation: Rotation, seen: torch.Tensor | None
+    ) -> torch.Tensor:
+        layer, caches = self.decoder.pre_transformer.layers[index], self.state.caches
+        attention = layer.self_attn
+        queries, keys, values = project_heads(attention, layer.input_layernorm(states), rotation[0].shape[1])
+        keys = torch.cat((caches[index][0], rotate(keys, *rotation)), dim=2)
         values = torch.cat((caches[index][1], values), dim=2)
         rest = max(0, keys.shape[2] - self.decoder.config.sliding_window + 1)
         caches[index] = keys[:, :, rest:], values[:, :, rest:]
-        attended = attention.o_proj(attend(rotate(queries, cos, sin), keys, values, seen))
+        attended = attention.o_proj(attend(rotate(queries, *rotation), keys, values, seen))
         states = states + layer.self_attn_layer_scale.scale * attended
         return states + layer.mlp_layer_scale.scale * layer.mlp(layer.post_attention_layernorm(states))
 

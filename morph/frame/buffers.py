@@ -226,7 +226,7 @@ class Buffers:
     is_eos: torch.Tensor
     codebook: int  # size of the other groups' vocabulary
     workspace: Workspace
-    entering: torch.Tensor  # int64 [1], the row of ``copy_line``
+    entering: torch.Tensor  # int64 [1], the row of ``take_line``
     stopped: torch.Tensor  # bool [B], rows that sit out the next frame; ``kept`` has their states
     kept: LineState
 
@@ -290,10 +290,12 @@ class Buffers:
             own = getattr(self.state, name)
             torch.where(self.stopped.view(-1, *[1] * (kept.dim() - 1)), kept, own, out=own)
 
-    def copy_line(self, line: Buffers, positions: int) -> None:
-        """Copy the only line of other buffers to row ``entering``: its state, and this many cache positions."""
+    def take_line(self, line: Buffers, positions: int) -> None:
+        """Move the only line of other buffers to row ``entering``: its state, and this many cache positions."""
         self.state.copy_rows(self.entering, line.state)
         self.cache.copy_rows(self.entering, line.cache.window(positions))
+        # The next line does not write all positions, and this one may leave NaN there.
+        line.cache.window(SHORT_PROMPTS[-1]).clear(line.entering)
 
     def snapshot_line(self, row: int, positions: int) -> LineSnapshot:
         """Return a copy of the line in a row, with this many cache positions."""

@@ -236,13 +236,7 @@ class GraphDecoder:
         prompt_decoder._put_samplings([0], [line])
         prompt_decoder._run_prompts([0], [line])
         slots.entering.fill_(row)
-
-        def function() -> None:
-            slots.copy_line(alone, positions)
-            # The next line does not write all positions, and this one may leave NaN there.
-            alone.cache.window(SHORT_PROMPTS[-1]).clear(alone.entering)
-
-        self._captured.run(("enter", positions), function)
+        self._captured.run(("enter", positions), partial(slots.take_line, alone, positions))
 
     def _write_texts(self) -> None:
         """Write the trailing texts of new lines: the talker's first step reads them, the codes before it do not."""
@@ -436,6 +430,7 @@ class GraphRows:
 
     def __init__(self, decoder: GraphDecoder, model: Model, options: GenerateOptions, plan: RowPlan):
         self.decoder, self._table = decoder, RowTable(decoder.batch)
+        self.room = self._table.room
         self._readback = decoder._started.readback
         self._readback.reset()
         self._model, self._options = model, options
@@ -453,9 +448,6 @@ class GraphRows:
         self._unread: dict[int, bool] = {}
         self._lag = 0  # frames that the device may be ahead of the host, until the next step
         self._split = 0  # positions of the frame whose first part alone has been launched
-
-    def room(self, waiting: int) -> int:
-        return self._table.room(waiting)
 
     def admit(self, lines: Sequence[LineRequest]) -> list[int]:
         if self._prepares and not self._table.running:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -189,7 +190,7 @@ def token_on(queries: torch.Tensor, keys: torch.Tensor, spans: torch.Tensor, see
 def _exclude_cudnn() -> Callable[[], None]:
     before = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
-    return lambda: torch.backends.cuda.enable_cudnn_sdp(before)
+    return partial(torch.backends.cuda.enable_cudnn_sdp, before)
 
 
 # cuDNN makes a plan per shape: captures would keep them all, elsewhere each costs 24 ms (H200, torch 2.11).

@@ -3,9 +3,10 @@
 import re
 import unicodedata
 from functools import cached_property, partial
-from itertools import pairwise
 
 from tokenizers import Tokenizer
+
+from ..text.split import cut_at
 
 TURN_BEGIN, TURN_END = "<|im_start|>", "<|im_end|>"
 ROLE, ROLE_IDS = "assistant", 2  # and the number of its ids, with the newline after it
@@ -37,26 +38,22 @@ class TextTokenizer:
     def plain(self, text: str) -> list[int]:
         """Return the ids of a text; ``<|im_end|>`` and the like are treated as ordinary characters."""
         # Fast tokenizers split special tokens, but not other added ones (``<think>``): cut after their first character.
-        return [token for _, piece in self._cut(text) for token in self._encode(piece).ids]
+        return [token for piece in self._cut(text) for token in self._encode(piece).ids]
 
-    def _cut(self, text: str) -> list[tuple[int, str]]:
+    def _cut(self, text: str) -> list[str]:
         starts = self._added_start.finditer(text) if self.added else ()
-        cuts = [0, *(start.start() + 1 for start in starts), len(text)]
-        return [(begin, text[begin:end]) for begin, end in pairwise(cuts)]
+        return cut_at(text, (start.start() + 1 for start in starts))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the span of characters of each token of a text to speak, with the space before a word.
 
         Several tokens of one character have the same span.
         """
-        turn = f"{ROLE}\n{text}"
-        spans = [
-            (begin + start, begin + end)
-            for begin, piece in self._cut(turn)
-            for start, end in self._encode(piece).offsets
-        ]
-        before = len(turn) - len(text)
-        return [(max(0, start - before), max(0, end - before)) for start, end in spans[ROLE_IDS:]]
+        spans, begin = [], -len(f"{ROLE}\n")
+        for piece in self._cut(f"{ROLE}\n{text}"):
+            spans += [(max(0, begin + start), max(0, begin + end)) for start, end in self._encode(piece).offsets]
+            begin += len(piece)
+        return spans[ROLE_IDS:]
 
     def control(self, token: str) -> int:
         if token not in self.controls:

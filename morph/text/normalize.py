@@ -131,7 +131,7 @@ class Normalizer:
         for number, one in enumerate(sentences, start=1):
             has_words = False
             for said, ends in self._sentence(one, notes):
-                has_words = has_words or any(char.isalnum() for char in said)
+                has_words = has_words or any(map(str.isalnum, said))
                 closes = ends and has_words and said and number < len(sentences)
                 yield NormalizedText(self.close(said) if closes else said, tuple(notes), ends)
                 notes.clear()

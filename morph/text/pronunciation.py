@@ -88,12 +88,8 @@ def check_entry(word: str, read: str) -> None:
             raise ValueError(f"{name} has {len(text)} characters: write at most {longest}")
         if taken := [char for char in text if char in TAKEN or unicodedata.category(char) == "Cc"]:
             raise ValueError(f"{name} {shorten(text.strip())!r} contains {taken[0]!r}: leave it out")
-    if not _can_be_read(read):
+    if not any(map(str.isalnum, read)):
         raise ValueError(f"the reading {read.strip()!r} has no letter and no digit: write it as it is read")
-
-
-def _can_be_read(read: str) -> bool:
-    return any(char.isalnum() for char in read)
 
 
 def parse_pronunciation(text: str, name: str = "pronunciation") -> PronunciationList:
@@ -155,7 +151,7 @@ def find_readings(text: str, lists: Lists = ()) -> tuple[Reading, ...]:
     begin = 0
     for match in NO_WORDS.finditer(text):
         readings += _listed(text, begin, match.start(), lists)
-        if match["read"] and _can_be_read(match["read"]):
+        if any(map(str.isalnum, match["read"] or "")):
             readings.append(Reading(match.start(), match.end(), match["shown"], match["read"]))
         begin = match.end()
     readings += _listed(text, begin, len(text), lists)

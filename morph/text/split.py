@@ -77,7 +77,7 @@ def check_text(text: str, name: str = "text") -> str:
     if not text.strip():
         raise ValueError(f"{name} is empty: type what is to be spoken")
     check_encodable(text, name)
-    if not any(char.isalnum() for char in text):
+    if not any(map(str.isalnum, text)):
         raise ValueError(f"{name} {shorten(text.strip())!r} has no letter and no digit to speak: type words")
     return text
 
@@ -193,7 +193,7 @@ def read_pauses(text: str) -> PausedText:
     parts, pauses = [], [0.0]
     for pause, part in zip([0.0, *map(read_seconds, rest[::2])], [first, *rest[1::2]], strict=True):
         pauses[-1] += pause
-        if any(char.isalnum() for char in part):
+        if any(map(str.isalnum, part)):
             parts.append(part)
             pauses.append(0.0)
     if sum(pauses) > MAX_PAUSES_S:

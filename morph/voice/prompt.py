@@ -6,7 +6,7 @@ Bit-equal to upstream: tokens go through ``text_projection`` in the same groups,
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -20,8 +20,6 @@ END_TOKENS = 5  # <|im_end|>, newline, <|im_start|>, assistant, newline
 REFERENCE_END_TOKENS = 2  # <|im_end|>, newline
 MIN_FRAMES = 2  # as upstream: a line's first two tokens cannot be EOS
 KEPT_PARTS = 128  # of prompts: a voice has at most four, the largest 0.25 MB (10 s of reference, 0.6B)
-
-Shared = TypeVar("Shared")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +46,6 @@ class LaterRows:
 
 
 Rows: TypeAlias = "torch.Tensor | LaterRows"
-
-
-def _rows_of(rows: Rows) -> torch.Tensor:
-    return rows.rows if isinstance(rows, LaterRows) else rows
 
 
 @dataclass(frozen=True)
@@ -85,35 +79,29 @@ class Prompt:
 
     @property
     def embeds(self) -> torch.Tensor:
-        return _rows_of(self.inputs)
+        return self.inputs.rows if isinstance(self.inputs, LaterRows) else self.inputs
 
     @property
     def text_rows(self) -> torch.Tensor:
-        return _rows_of(self.trailing)
+        return self.trailing.rows if isinstance(self.trailing, LaterRows) else self.trailing
 
     def make_rows(self) -> None:
-        _rows_of(self.inputs)
-        _rows_of(self.trailing)
+        _ = self.embeds, self.text_rows
 
 
 class _Specials(NamedTuple):
-    """Projected embeddings of the text stream's special tokens, ``[1, 1, H]`` each."""
+    """Projected embeddings of the text stream's special tokens, and group 0's of the codec's: ``[1, 1, H]`` each."""
 
     bos: torch.Tensor
     eos: torch.Tensor
     pad: torch.Tensor
+    codec_pad: torch.Tensor
+    codec_bos: torch.Tensor
+    end: torch.Tensor  # of a text in the prefill, ``[1, 2, H]``
 
 
-class SharedParts(LruCache[Hashable, tuple[Voice | None, Any]]):
-    """Parts that prompts of one model share, most recently used first, on the model's device.
-
-    A voice's parts are keyed by its identity, and keep it alive.
-    """
-
-    def part(self, key: Hashable, make: Callable[[], Shared], voice: Voice | None = None) -> Shared:
-        """Return the part of this key and voice, made if it is not cached."""
-        part: Shared = self.get_or_create((key, id(voice)), lambda: (voice, make()))[1]
-        return part
+# Parts that prompts of one model share, on the model's device. A voice in a key keeps its identity, and stays alive.
+SharedParts: TypeAlias = LruCache[Hashable, Any]
 
 
 class PromptBuilder:
@@ -128,7 +116,7 @@ class PromptBuilder:
         shared = SharedParts(KEPT_PARTS) if shared is None else shared
         table = model.talker.model.text_embedding.weight
         shared.set_origin((model.device, table.dtype, table.data_ptr(), id(model.module)))
-        self._once = shared.part
+        self._once = shared.get_or_create
 
     @torch.inference_mode()
     def build(self, text: str, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -169,10 +157,8 @@ class PromptBuilder:
 
     def _whole(self, ids: torch.Tensor, prefix: PromptPrefix) -> torch.Tensor:
         """Return the prefix and the complete text, ``[T, H]`` (upstream's ``non_streaming_mode``)."""
-        specials, pad, bos = self._specials, self._codec_token("codec_pad_id"), self._codec_token("codec_bos_id")
-        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS]) + pad
-        end = self._once("text end", lambda: torch.cat((specials.eos + pad, specials.pad + bos), dim=1))
-        return torch.cat((prefix.embeds, text[0], end[0]))
+        text = _project(self.model, ids[:, ROLE_TOKENS:-END_TOKENS]) + self._specials.codec_pad
+        return torch.cat((prefix.embeds, text[0], self._specials.end[0]))
 
     @torch.inference_mode()
     def begin(self, token: int, voice: Voice, language: str = "auto", instruct: str | None = None) -> Prompt:
@@ -197,7 +183,7 @@ class PromptBuilder:
         """Return the prefix, and the codec's bos ``[1, 1, H]``, which is added to what follows."""
         model = self.model
         instruct = instruct if instruct is not None else voice.instruct
-        codec = self._once(("codec", language), lambda: _codec_prefix(model, voice, language), voice)
+        codec = self._once(("codec", language, voice), lambda: _codec_prefix(model, voice, language))
 
         def make() -> PromptPrefix:
             padding = self._specials.pad.expand(-1, codec.shape[1] - 2, -1)
@@ -209,21 +195,20 @@ class PromptBuilder:
                 parts[:0] = [self._once(asked, lambda: _project(model, model.tokenize_turn("user", instruct)))]
             return PromptPrefix(torch.cat(parts, dim=1)[0])
 
-        return self._once(("prefix", language, instruct), make, voice), codec[:, -1:]
+        return self._once(("prefix", language, instruct, voice), make), codec[:, -1:]
 
-    @property
+    @cached_property
     def _specials(self) -> _Specials:
         def make() -> _Specials:
-            config, device = self.model.config, self.model.device
-            ids = [[config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]]
-            return _Specials(*_project(self.model, torch.tensor(ids, device=device)).chunk(3, dim=1))
+            model, config = self.model, self.model.config.talker_config
+            ids = [[model.config.tts_bos_token_id, model.config.tts_eos_token_id, model.config.tts_pad_token_id]]
+            bos, eos, pad = _project(model, torch.tensor(ids, device=model.device)).chunk(3, dim=1)
+            codec_pad, codec_bos = _codes(model, config.codec_pad_id, config.codec_bos_id).chunk(2, dim=1)
+            end = torch.cat((eos + codec_pad, pad + codec_bos), dim=1)
+            return _Specials(bos, eos, pad, codec_pad, codec_bos, end)
 
-        return self._once("specials", make)
-
-    def _codec_token(self, name: str) -> torch.Tensor:
-        """Return group 0's embedding ``[1, 1, H]`` of a special token, by its name in the config."""
-        token = int(getattr(self.model.config.talker_config, name))
-        return self._once(name, lambda: _codes(self.model, token))
+        specials: _Specials = self._once("specials", make)
+        return specials
 
     def _rest(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the text after its first token, and EOS: ``[N, H]`` for N tokens of text."""
@@ -252,10 +237,11 @@ class PromptBuilder:
             ids = self.model.tokenize_turn("assistant", voice.transcript or "")
             codes = voice.ref_codes.to(self.model.device)
             embeds = embed_frames(self.model, codes, self.model.code_tables()).unsqueeze(0)
-            spoken = torch.cat((self._codec_token("codec_bos_id"), embeds), dim=1)
+            spoken = torch.cat((self._specials.codec_bos, embeds), dim=1)
             return ids[:, ROLE_TOKENS:-REFERENCE_END_TOKENS], spoken
 
-        return self._once("reference", make, voice)
+        reference: tuple[torch.Tensor, torch.Tensor] = self._once(("reference", voice), make)
+        return reference
 
 
 def check_streams_text(voice: Voice) -> None:

@@ -215,7 +215,7 @@ def _is_only_name(said: str, cast: dict[str, str]) -> bool:
 
 
 def _has_words(said: str) -> bool:
-    return any(char.isalnum() for char in BRACKETS.sub("", said))
+    return any(map(str.isalnum, BRACKETS.sub("", said)))
 
 
 def _is_named(said: str, cast: dict[str, str]) -> bool:
