@@ -386,7 +386,7 @@ class Loop:
             self._note_active()
 
     def _note_active(self) -> None:
-        running = [one for one in self._active.values() if not one.suspended]
+        running = [one for one in self._active.values() if one.rows or not one.suspended]
         self._streamed = [one.chunks for one in running if one.chunks is not None]
         self._with_tokens = [(one, one.tokens) for one in self._active.values() if one.tokens is not None]
 

@@ -152,10 +152,11 @@ class Utterance:
 
     @property
     def wants(self) -> int:
-        """The rows it wants beside those it has: at most 1 if streamed, 0 without text or for a full reader."""
+        """The rows it wants beside those it has: none without text or for a full reader, and one in all if streamed."""
         if self.speech.is_cancelled:
             return 0
-        return len(self.ready) or int(self.status is Status.QUEUED)
+        wanted = len(self.ready) or int(self.status is Status.QUEUED)
+        return min(wanted, int(not self.rows)) if self.is_live else wanted
 
     def deadline(self, now: float) -> float:
         """Return when its player runs dry, ``now`` before the first chunk."""
