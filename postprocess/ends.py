@@ -1,8 +1,6 @@
 """Find the ends of speech and cut the silence around it, offline or streamed."""
 # Levels are of windows of 10 ms: a codec's first samples may click.
 
-import sys
-
 import numpy as np
 
 from .checks import Span, Waveform, check_sample_rate, check_waveform, from_db, peak_of
@@ -14,7 +12,6 @@ MARGIN_S = 0.04  # kept before the first and after the last window with sound
 SHORTEST_PAUSE_S = 0.08
 # ``is_silent``: speech has 50 ms louder than this.
 SILENCE_DB, SILENT_WINDOW_S = -50.0, 0.05
-SCANNED = 10  # windows per step
 # ``trim_silence``: the threshold is relative to the peak, so that quiet and loud takes are cut alike.
 THRESHOLD_DB, THRESHOLD_MARGIN_S = -50.0, 0.02
 
@@ -81,10 +78,9 @@ def trim_ends(waveform: Waveform, sample_rate: int) -> tuple[Waveform, int]:
     return np.concatenate((first, trim.end())), trim.start
 
 
-def window_powers(waveform: Waveform, window: int, most: int = sys.maxsize) -> Waveform:
-    """Return the power of each complete window of a mono waveform, at most ``most`` of them, float64."""
-    count = min(most, len(waveform) // window)
-    windows = waveform[: count * window].reshape(-1, window)
+def window_powers(waveform: Waveform, window: int) -> Waveform:
+    """Return the power of each complete window of a mono waveform, float64."""
+    windows = waveform[: len(waveform) // window * window].reshape(-1, window)
     powers: Waveform = np.square(windows, dtype=np.float64).mean(axis=1)
     return powers
 
@@ -92,10 +88,7 @@ def window_powers(waveform: Waveform, window: int, most: int = sys.maxsize) -> W
 def is_silent(waveform: Waveform, sample_rate: int) -> bool:
     """Return whether no 50 ms of a mono waveform are louder than SILENCE_DB."""
     window = max(1, min(len(waveform), round(SILENT_WINDOW_S * sample_rate)))
-    steps = range(0, len(waveform) // window, SCANNED)  # most waveforms begin with speech
-    return all(
-        window_powers(waveform[begin * window :], window, SCANNED).max() < from_db(SILENCE_DB) ** 2 for begin in steps
-    )
+    return bool(window_powers(waveform, window).max(initial=0) < from_db(SILENCE_DB) ** 2)
 
 
 def speech_span(waveform: Waveform, sample_rate: int) -> Span:

@@ -305,6 +305,6 @@ def begins_elsewhere(trace: Trace | None, waveform: np.ndarray) -> bool:
     seen = np.flatnonzero(trace.weights >= UNSEEN)
     if not len(seen) or seen[0] < ECHO_FRAMES or np.median(trace.weights[seen[0] :]) < FOLLOWED:
         return False
-    power = window_powers(waveform, len(waveform) // len(trace.weights), len(trace.weights))
+    power = window_powers(waveform, len(waveform) // len(trace.weights))[: len(trace.weights)]
     loud = power > np.percentile(power, LOUD_PERCENTILE) * 10 ** (-LOUD_DB / 10)
     return int(loud[: seen[0]].sum()) >= ECHO_FRAMES
