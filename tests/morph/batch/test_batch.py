@@ -18,6 +18,7 @@ from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.synthesizer import Engine, Synthesizer
 from qwen3_tts_morph.morph.text.profile import TextProfile
+from qwen3_tts_morph.morph.waveform.incremental import WavesInFlight
 from qwen3_tts_morph.morph.waveform.stream import SingleLines
 
 from lab.streams import stream_line
@@ -127,9 +128,9 @@ def test_samples_that_are_not_finite_end_their_own_line_only(model, voice, monke
     launch, seen = SingleLines.launch, set[int]()
 
     def spoil(codec: SingleLines, codes):
-        waves = launch(codec, codes)
-        seen.update(waves.waves)
-        return type(waves)({n: wave * np.nan if n == min(seen) else wave for n, wave in waves.waves.items()})
+        waves = launch(codec, codes).wait()
+        seen.update(waves)
+        return WavesInFlight({n: wave * np.nan if n == min(seen) else wave for n, wave in waves.items()})
 
     monkeypatch.setattr(SingleLines, "launch", spoil)
     synthesizer = Synthesizer(model, Engine("eager"))
