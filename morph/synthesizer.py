@@ -22,7 +22,7 @@ from .model.adapter import Adapter
 from .model.model import Model, is_small_on_cpu, limit_threads
 from .options import GenerateOptions, LoadOptions
 from .runtime.capture import INSTEAD, NO_CUDA, CaptureStream, Fallback, WarmUps
-from .runtime.threads import Exclusive, ThreadPool
+from .runtime.threads import Exclusive
 from .setting import settings_of
 from .voice.prompt import KEPT_PARTS, PromptBuilder, SharedParts
 from .waveform.engine import BatchCodec, InFlight
@@ -57,7 +57,6 @@ class Engine:
         self._streams = StreamCodecs(captures)
         self._prompts = SharedParts(KEPT_PARTS)
         self._use = Exclusive("the engine")
-        self.threads = ThreadPool("speech batch")
         # One thread normalizes the texts of all lines: more would take the GIL from the batch thread.
         self.texts = ThreadPoolExecutor(1, "speech text")
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ import torch
 from ..decode.rows import NOTHING_AHEAD, Ahead
 from ..graph.pool import most_rows
 from ..options import AUTO_ROWS, MOST_LINES, GenerateOptions
-from ..runtime.threads import Task, check_process
+from ..runtime.threads import check_process
 from ..speech.lines import Line, Spoken, check_followed, check_line
 from ..speech.report import describe
 from ..speech.takes import check_word_times, word_times
@@ -142,11 +143,14 @@ class Batch(Backend):
         self.most_waiting, self.ahead = math.inf if waiting is None else waiting, ahead
         self.loop = Loop(synthesizer, Scheduler([rows], self.most_waiting), rows, linger_s, ahead)
         super().__init__(synthesizer, [self.loop], rows)
-        self._job = synthesizer.engine.threads.start(self.loop.run)
+        synthesizer.engine.exclusive().check()
+        # It must not raise: only ``threading.excepthook`` would report it.
+        self._thread = threading.Thread(target=self.loop.run, name="speech batch", daemon=True)
+        self._thread.start()
         # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self.loop.inbox.close).atexit = False
         # At exit a thread that is still in torch would abort the program.
-        weakref.finalize(self._job, _end, weakref.ref(self.loop), weakref.ref(self._job))
+        weakref.finalize(self._thread, _end, weakref.ref(self.loop), weakref.ref(self._thread), os.getpid())
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
         """See ``Speaks``; None for a model that was not loaded from files."""
@@ -166,23 +170,23 @@ class Batch(Backend):
         return asked
 
     def close(self) -> None:
-        if self._job.is_here:
-            _stop(self.loop, self._job)
+        if self._process == os.getpid():
+            _stop(self.loop, self._thread)
 
 
-def _stop(loop: Loop, job: Task) -> None:
+def _stop(loop: Loop, thread: threading.Thread) -> None:
     """End all lines and join the thread, unless it still waits for the model, which the caller may hold."""
     loop.inbox.close()
-    if loop.waits_for_model or job.is_current:
+    if loop.waits_for_model or thread is threading.current_thread():
         loop.end()
     else:
-        job.join()
+        thread.join()
 
 
-def _end(loop: weakref.ref[Loop], job: weakref.ref[Task]) -> None:
-    # Weak references: an idle thread keeps its last job, and a loop has the model, which could not be freed.
-    if (running := loop()) is not None and (here := job()) is not None and here.is_here:
-        _stop(running, here)
+def _end(loop: weakref.ref[Loop], thread: weakref.ref[threading.Thread], process: int) -> None:
+    # Weak references: a loop has the model, which could not be freed.
+    if (running := loop()) is not None and (own := thread()) is not None and process == os.getpid():
+        _stop(running, own)
 
 
 class Fleet(Backend):

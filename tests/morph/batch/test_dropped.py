@@ -11,7 +11,7 @@ from qwen3_tts_morph.morph.batch import loop
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.loop import Loop
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
-from qwen3_tts_morph.morph.runtime.threads import ThreadPool, WakeUpEvent
+from qwen3_tts_morph.morph.runtime.threads import WakeUpEvent
 from qwen3_tts_morph.morph.speech.lines import Line
 from qwen3_tts_morph.morph.voice.create import preset_voice
 
@@ -36,7 +36,7 @@ def in_a_cycle(one: object) -> None:
 def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthesizer, monkeypatch) -> None:
     service = Batch(synthesizer, 1)
     in_a_cycle(service)
-    job, scheduler, inbox = service._job, service.loop.scheduler, service.loop.inbox
+    thread, scheduler, inbox = service._thread, service.loop.scheduler, service.loop.inbox
     handle, ran = Loop._handle, threading.Event()
 
     def collect_and_handle(one: Loop, has_model: bool = True) -> None:
@@ -48,7 +48,7 @@ def test_a_service_is_collected_in_its_own_thread_while_that_holds_a_lock(synthe
     monkeypatch.setattr(Loop, "_handle", collect_and_handle)
     del service
     inbox.post(lambda: None)
-    job.join()
+    thread.join()
     assert ran.is_set() and inbox.is_closed
 
 
@@ -79,20 +79,6 @@ def test_a_closed_batch_is_forgotten_although_its_thread_is_kept(synthesizer) ->
     left = weakref.ref(batch.loop)
     del batch
     wait_until(lambda: left() is None)
-
-
-def test_kept_threads_are_collected_by_one_of_them(request) -> None:
-    name = str(request.node.name)
-    pool, go = ThreadPool(name), threading.Event()
-    pool.start(lambda: None).join()
-    pool.start(lambda: go.wait(PATIENCE) and None)
-    idle = pool._idle
-    in_a_cycle(pool)
-    del pool
-    with idle._lock:
-        gc.collect()
-    go.set()
-    wait_until(lambda: not any(thread.name == name for thread in threading.enumerate()))
 
 
 def test_a_wake_up_may_be_set_while_it_is_being_set() -> None:
