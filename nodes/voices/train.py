@@ -74,7 +74,7 @@ class TrainVoice(io.ComfyNode):
         consent=lambda given: check_consent(given),
         name=lambda name: voice_library().path(name),
         folder=lambda name: find_folder(name),
-        recogniser=lambda size: check_recogniser(size),
+        recogniser=lambda size: size == NO_RECOGNISER or check_installed(),
     )
 
     @classmethod
@@ -149,11 +149,6 @@ class NodeDisplay:
 def check_consent(given: object) -> None:
     if given is not True:
         raise ValueError(f"consent is off: {CONSENT}")
-
-
-def check_recogniser(size: object) -> None:
-    if size != NO_RECOGNISER:
-        check_installed()
 
 
 def recording_folders() -> dict[str, list[Path]]:

@@ -8,11 +8,11 @@ import ipaddress
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from ...morph.options import MOST_LINES, GenerateOptions, check_seq_groups
+from ...morph.options import MOST_LINES, GenerateOptions, LoadOptions, check_seq_groups
 from ...morph.setting import Checked, Setting, setting
 from ...morph.text.pronunciation import PronunciationList
 
@@ -75,18 +75,15 @@ class Access:
 
 @dataclass(frozen=True)
 class ServerOptions(Checked):
-    """Settings of the server. Each of ``devices``, which replace ``device``, has its own ``rows`` and ``waiting``."""
+    """Settings of the server. Each of ``devices`` has its own ``rows`` and ``waiting``."""
 
     access: Access = Access()
     port: int = setting(PORT, low=0, high=65535)  # 0 takes a free one
     checkpoint: Path | None = None  # a folder; None: the demo voice in the pack
     voices: Path | None = None  # a folder of ``*.safetensors``
     pronunciation: tuple[PronunciationList, ...] = ()  # after a request's own and the voice's
-    device: str = "auto"
-    devices: tuple[str, ...] = ()
-    engine: str = "auto"
-    weights: str = "full"
-    precision: str = "auto"
+    devices: tuple[str, ...] = ("auto",)
+    load: LoadOptions = field(default_factory=LoadOptions)
     seq_groups: int = GenerateOptions.seq_groups  # of requests that name none
     warm_groups: tuple[int, ...] = ()  # other ``seq_groups`` to prepare
     rows: int | None = None  # batch size; None: 8 on a GPU, 2 on a CPU, where each costs every frame time
@@ -108,11 +105,7 @@ class ServerOptions(Checked):
 
     def most_lines(self, rows: int) -> int:
         """Return the most concurrent requests, spoken or queued, with ``rows`` per server."""
-        return (rows + self.waiting * len(self.all_devices)) * self.replicas
-
-    @property
-    def all_devices(self) -> tuple[str, ...]:
-        return self.devices or (self.device,)
+        return (rows + self.waiting * len(self.devices)) * self.replicas
 
 
 def listed_hosts() -> list[str]:

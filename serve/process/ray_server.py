@@ -54,14 +54,14 @@ def run_ray(arguments: argparse.Namespace) -> None:
     check_packages()
     check_ray()
     options = read_options(arguments)
-    if options.device not in DEVICES:
-        raise ValueError(f"device is {options.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs")
-    if options.devices:
+    if arguments.device not in DEVICES:
+        raise ValueError(f"device is {arguments.device!r}: with --ray choose {', '.join(DEVICES)}; Ray numbers GPUs")
+    if arguments.devices:
         raise ValueError("--devices is for one process: with --ray leave it out, a replica has one GPU")
     with bind(options.access.host, options.port) as bound:  # before anything is started; Ray listens itself
         port = bound.getsockname()[1]
     with cluster() as found:
-        gpus = 0 if options.device == "cpu" else found
+        gpus = 0 if arguments.device == "cpu" else found
         arguments.replicas = arguments.replicas or max(1, gpus)
         if gpus and arguments.replicas > gpus:
             raise ValueError(f"replicas is {arguments.replicas} and Ray has {gpus} GPUs: each replica needs one")

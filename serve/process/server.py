@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...morph.options import LoadOptions
 from ...morph.text.pronunciation import read_pronunciation
 from ..api.options import KEY_VARIABLE, PORT, Access, Limits, ServerOptions, body_bytes, listed_hosts
 from ..terminal.arguments import add_model, add_switch, existing_file, folder
@@ -81,7 +82,8 @@ def read_options(arguments: argparse.Namespace) -> ServerOptions:
         "access": access,
         "pronunciation": () if words is None else (read_pronunciation(Path(words)),),
         "adapters": tuple((Path(word), strength) for word, strength in arguments.lora),
-        "devices": tuple(arguments.devices),
+        "devices": tuple(arguments.devices or [arguments.device]),
+        "load": LoadOptions(arguments.precision, engine=arguments.engine, weights=arguments.weights),
         "warm_groups": tuple(arguments.warm_groups),
         "replicas": arguments.replicas if arguments.replicas is not None and arguments.ray else 1,
         "limits": Limits(
@@ -114,7 +116,7 @@ def run_server(options: ServerOptions) -> None:
     try:
         from ...morph.kernels import preload
 
-        for name in options.all_devices:  # GPUs are prepared beside imports and the weights
+        for name in options.devices:  # GPUs are prepared beside imports and the weights
             threading.Thread(target=preload, args=(name,), name="speech warm-up", daemon=True).start()
         with bind(options.access.host, options.port) as bound:  # before the model is loaded
             app = make_app(options)
@@ -169,14 +171,12 @@ def make_app(options: ServerOptions) -> App:
 
 def load_speaker(options: ServerOptions) -> Speaker:
     from ...morph.checkpoint.find import demo_voice
-    from ...morph.options import LoadOptions
     from ..routes.speaker import Speaker
     from ..terminal.engine import choose_device, load_adapted, read_adapters
 
-    load = LoadOptions(options.precision, engine=options.engine, weights=options.weights)
-    devices = [choose_device(name) for name in options.all_devices]
+    devices = [choose_device(name) for name in options.devices]
     path, adapters = options.checkpoint or demo_voice(), read_adapters(options.adapters)
-    first, *others = [load_adapted(path, load, device, adapters) for device in devices]
+    first, *others = [load_adapted(path, options.load, device, adapters) for device in devices]
     return Speaker(first, options, others)
 
 

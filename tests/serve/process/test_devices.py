@@ -61,9 +61,9 @@ def test_requests_are_shared_and_what_is_too_much_is_told(client: Client) -> Non
 
 
 def test_the_devices_of_the_command_line() -> None:
-    assert read().all_devices == ("auto",) and read("--device", "cpu").all_devices == ("cpu",)
+    assert read().devices == ("auto",) and read("--device", "cpu").devices == ("cpu",)
     options = read("--devices", "cuda:0", "cuda:1", "--rows", "4", "--waiting", "10")
-    assert options.all_devices == ("cuda:0", "cuda:1") and options.most_lines(8) == 28
+    assert options.devices == ("cuda:0", "cuda:1") and options.most_lines(8) == 28
 
 
 def test_each_device_has_the_checkpoint(monkeypatch, checkpoint) -> None:
