@@ -40,17 +40,17 @@ def main(
     """
     open_missing_streams()
     console = Console(program, sys.stdout, sys.stderr)
-    words = respell(list(sys.argv[1:] if words is None else words), console)
-    return finish(console, lambda: _run(words, console, None if HERE in words else elsewhere))
+    given = list(sys.argv[1:] if words is None else words)
+    asked = respell([word for word in given if word != HERE], console)
+    return finish(console, lambda: _run(asked, console, None if HERE in given else elsewhere))
 
 
 def respell(words: list[str], console: Console) -> list[str]:
     """Return a command line with the command's new name; print a note for a former name."""
-    place = next((index for index, word in enumerate(words) if word != HERE), 0)
-    if (now := OLD.get(" ".join(words[place : place + 1]))) is None:
+    if (now := OLD.get(" ".join(words[:1]))) is None:
         return words
-    console.note(f"{words[place]} is now: {console.program} {now}")
-    return [*words[:place], *now.split()[:2], *words[place + 1 :]]
+    console.note(f"{words[0]} is now: {console.program} {now}")
+    return [*now.split()[:2], *words[1:]]
 
 
 def finish(console: Console, run: Callable[[], int]) -> int:
@@ -114,9 +114,8 @@ def _run(words: list[str], console: Console, elsewhere: Callable[[Sequence[str]]
     return 0
 
 
-def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:
+def split_command(given: list[str], program: str = PROGRAM) -> tuple[str | None, list[str]]:
     """Return the command, None for the overview and the version, and its arguments; ValueError for a typo."""
-    given = [word for word in words if word != HERE]
     if not given or given[0] in ("-h", "--help", "help", "--version"):
         return None, given
     if given[0] not in COMMANDS:
@@ -125,10 +124,8 @@ def split_command(words: Sequence[str], program: str = PROGRAM) -> tuple[str | N
         if (command := meant(given[0], COMMANDS)) is not None:
             speak = f"To speak the word, type {program} {DEFAULT} {given[0]}"
             raise ValueError(f"unknown command {given[0]!r}: did you mean {command}? {speak}")
-        return DEFAULT, list(words)
-    rest = list(words)
-    rest.remove(given[0])
-    return given[0], rest
+        return DEFAULT, given
+    return given[0], given[1:]
 
 
 def parse(name: str, words: Sequence[str], program: str = PROGRAM) -> tuple[Any, argparse.Namespace]:

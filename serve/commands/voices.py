@@ -38,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add(action)
         (arguments.add_model if one.loads else arguments.add_folders)(action)
         arguments.add_help(action, f"voices {name}")
-        action.add_argument("--here", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def _add_save(parser: argparse.ArgumentParser) -> None:

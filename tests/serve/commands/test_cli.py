@@ -21,8 +21,6 @@ import pack
         (["Hello."], "speak", ["Hello."]),
         (["--seed", "1", "Hello."], "speak", ["--seed", "1", "Hello."]),
         (["speak", "voices"], "speak", ["voices"]),
-        (["--here", "speak", "Hello."], "speak", ["--here", "Hello."]),
-        (["Hello.", "--here"], "speak", ["Hello.", "--here"]),
         ([], None, []),
         (["--help"], None, ["--help"]),
     ],
