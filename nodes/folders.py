@@ -46,13 +46,10 @@ def local_checkpoints() -> dict[str, dict[str, Any]]:
 
 def checkpoint_labels() -> dict[str, str]:
     """Return labels for the values of Load Qwen3-TTS Model: on this machine, incomplete, or to be downloaded."""
-    roots = folders().checkpoints
-    labels = {
-        name: f"{name} (incomplete)" for name, path in find.list_checkpoints(roots).items() if find.missing_files(path)
-    }
+    here, found = local_checkpoint_paths(), find.list_checkpoints(folders().checkpoints)
+    labels = {name: f"{name} (incomplete)" for name in found if name not in here}
     for name in find.PUBLISHED:
-        here = find.resolve_checkpoint(name, roots) is not None
-        labels[name] = f"{name} (here)" if here else f"{name} (downloads {find.download_gb(name):g} GB)"
+        labels[name] = f"{name} (here)" if name in here else f"{name} (downloads {find.download_gb(name):g} GB)"
     return labels
 
 
@@ -107,6 +104,6 @@ def chosen_file(name: str, suffixes: Collection[str]) -> Path:
     return path
 
 
-def chosen_state(name: str | None, suffixes: Collection[str], *others: str) -> FileState:
-    """Return the state of a chosen file, so that ComfyUI reads it again; None if it is wired, or one of ``others``."""
-    return None if name in (None, *others) else file_state(chosen_file(str(name), suffixes))
+def chosen_state(name: str, suffixes: Collection[str], *others: str) -> FileState:
+    """Return the state of a chosen file, so that ComfyUI reads it again; None for one of ``others``."""
+    return None if name in others else file_state(chosen_file(name, suffixes))

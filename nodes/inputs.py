@@ -176,11 +176,11 @@ def validating(names: Iterable[str], verdict: Callable[..., bool | str]) -> Any:
     return classmethod(validate_inputs)
 
 
-def changing(name: str, state: Callable[[Any], object]) -> Any:
-    """Return a ``fingerprint_inputs`` by the state of an input's value, None if it is wired."""
+def changing(name: str, state: Callable[[Any], object], wired: Callable[[], object] = lambda: None) -> Any:
+    """Return a ``fingerprint_inputs`` by the state of an input's value; ``wired``: by that of a wired input."""
 
     def fingerprint_inputs(_: type, **given: Any) -> object:
-        return state(given.get(name))
+        return wired() if given.get(name) is None else state(given[name])
 
     return classmethod(fingerprint_inputs)
 

@@ -190,9 +190,7 @@ class LoadLora(io.ComfyNode):
     validate_inputs = inputs.judged(adapter=lambda name: find_adapter(name))
 
     # ComfyUI loads the adapter again if its files have changed.
-    fingerprint_inputs = inputs.changing(
-        "adapter", lambda name: None if name is None else find.fingerprint(find_adapter(name))
-    )
+    fingerprint_inputs = inputs.changing("adapter", lambda name: find.fingerprint(find_adapter(name)))
 
     @classmethod
     def execute(cls, model: AnyModel, adapter: str, strength: float) -> io.NodeOutput:

@@ -56,7 +56,7 @@ def assign_voices(names: Sequence[str], voices: Mapping[int, Any]) -> dict[str, 
     return {name: voices[number] for number, name in enumerate(names, 1)}
 
 
-def saved_states(text: str | None) -> list[tuple[str, tuple[FileState, ...]]]:
+def saved_states(text: str | None = None) -> list[tuple[str, tuple[FileState, ...]]]:
     """Return the saved voices that a script may name, with the states of their files.
 
     A voice counts if its name, or the mood in its name, is anywhere in the text, and the narrator's always does: a few

@@ -128,7 +128,7 @@ class RenderScript(SpeakingNode):
 
     validate_inputs = inputs.judged(script=check_script)
 
-    fingerprint_inputs = inputs.changing("script", saved_states)
+    fingerprint_inputs = inputs.changing("script", saved_states, saved_states)
 
     @classmethod
     def execute(
@@ -222,7 +222,7 @@ class DubCaptions(SpeakingNode):
 
     validate_inputs = inputs.judged(captions=read_captions)
 
-    fingerprint_inputs = inputs.changing("captions", saved_states)
+    fingerprint_inputs = inputs.changing("captions", saved_states, saved_states)
 
     @classmethod
     def execute(

@@ -309,9 +309,7 @@ class SaveVoice(io.ComfyNode):
 
     # ComfyUI saves the voice again when its file is deleted or replaced. The node's own save is no change: all nodes
     # after it would run again.
-    fingerprint_inputs = inputs.changing(
-        "name", lambda name: None if name is None else saved_voices().fingerprint(voice_library().path(name))
-    )
+    fingerprint_inputs = inputs.changing("name", lambda name: saved_voices().fingerprint(voice_library().path(name)))
 
     @classmethod
     def execute(cls, voice: Voice, name: str, overwrite: bool) -> io.NodeOutput:
