@@ -123,9 +123,8 @@ def deployed(arguments: argparse.Namespace, options: ServerOptions, port: int, g
     from ray import serve
 
     root = Path(__file__).resolve().parents[2]
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
     deployment = make_deployment(options, arguments.replicas, gpus)
-    application = deployment(serve.ingress(builder(str(root), plain))()).bind()
+    application = deployment(serve.ingress(builder(str(root), vars(arguments)))()).bind()
     host, seconds = options.access.host, options.limits.seconds
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds})
     try:
@@ -200,9 +199,6 @@ def make_replica(arguments: dict[str, Any]) -> Starlette:
 
     sys.setswitchinterval(SWITCH_S)
     start_log()
-    for name in ("checkpoint", "voices"):
-        if arguments[name] is not None:
-            arguments[name] = Path(arguments[name])
     options = read_options(argparse.Namespace(**arguments))
     speaker = load_speaker(options)
     speaker.warm(freeze_for_good)

@@ -36,11 +36,11 @@ def speakers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Speaker]]:
 
 
 def arguments(*words: object) -> dict[str, Any]:
-    """A command line as it is sent to a replica: plain values."""
+    """A command line as it is sent to a replica: values of Python's own types."""
     parser = argparse.ArgumentParser()
     server.add_arguments(parser)
     parsed = vars(parser.parse_args([str(word) for word in ("--ray", *words)]))
-    return {name: str(value) if isinstance(value, Path) else value for name, value in parsed.items()}
+    return parsed | {"checkpoint": parsed["checkpoint"] and Path(parsed["checkpoint"])}
 
 
 def test_a_replica_is_the_same_application(speakers, checkpoint, client) -> None:
