@@ -74,7 +74,7 @@ class TrainVoice(io.ComfyNode):
         consent=lambda given: check_consent(given),
         name=lambda name: voice_library().path(name),
         folder=lambda name: find_folder(name),
-        recogniser=lambda size: size == NO_RECOGNISER or check_installed(),
+        recogniser=lambda size: None if size == NO_RECOGNISER else check_installed(),
     )
 
     @classmethod
