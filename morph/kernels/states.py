@@ -81,9 +81,6 @@ class Residual:
         return self.scaled
 
     def last(self, length: int, plan: Plan) -> Residual:
-        if length == 1:
-            return self
-
         def last_of(name: str, rows: torch.Tensor) -> torch.Tensor:
             if rows.is_contiguous():  # of one line
                 return rows

@@ -145,8 +145,6 @@ def write_pronunciation(lists: Lists) -> str:
 
 def find_readings(text: str, lists: Lists = ()) -> tuple[Reading, ...]:
     """Return the readings of a text, in order: its marks, and the words of the lists."""
-    if "<" not in text and not lists:
-        return ()
     readings: list[Reading] = []
     begin = 0
     for match in NO_WORDS.finditer(text):
@@ -198,8 +196,6 @@ def token_pattern() -> re.Pattern[str]:
 
 def read_text(text: str, readings: Sequence[Reading]) -> str:
     """Return a text as it is read, with its pauses; raise ValueError if that is far longer than the text."""
-    if not readings:
-        return text
     read = replaced(text, readings, [one.read for one in readings])
     most = MOST_GROWTH * len(text) + ALWAYS_ALLOWED
     if len(read) > most:
@@ -239,8 +235,6 @@ def join_marks(sentences: Sequence[str]) -> list[str]:
 
 def mark_notes(text: str) -> list[str]:
     """Return notes on text that looks like ``<shown|read>`` and is none."""
-    if "<" not in text:
-        return []
     marks = find_readings(text)
     left = replaced(text, marks, [""] * len(marks))
     return [
