@@ -175,21 +175,21 @@ class RowStream:
         self._samples = torch.zeros(lines, STEP_FRAMES * weights.samples_per_frame, device=device)
         self._places = torch.arange(lines, device=device)[:, None]
         self._beginning = CodecSnapshot(LineStates.allocate(weights, 1), 0, np.zeros((0, groups), dtype=np.int64))
-        self._frames = [0] * lines
+        self.frames = [0] * lines  # decoded since each line's start
         self._recent = [self._beginning.recent] * lines
         self._ahead: list[SamplesInFlight | None] = [None] * lines  # samples of frames that were begun ahead
         self._step_seconds: dict[int, float] = {}  # by size
 
     @property
     def lines(self) -> int:
-        return len(self._frames)
+        return len(self.frames)
 
     @torch.inference_mode()
     def start(self, line: int, snapshot: CodecSnapshot | None = None) -> None:
         """Begin a line at this index: at its start, after an ICL voice's reference, or where it was paused."""
         one = self._beginning if snapshot is None else snapshot
         self._states.scatter(self._places[line], one.state)
-        self._frames[line], self._recent[line], self._ahead[line] = one.frames, one.recent, one.ahead
+        self.frames[line], self._recent[line], self._ahead[line] = one.frames, one.recent, one.ahead
 
     @torch.inference_mode()
     def feed(self, line: int, snapshot: CodecSnapshot | None, reference: torch.Tensor) -> CodecSnapshot:
@@ -204,14 +204,14 @@ class RowStream:
         end = min(begin + PART_FRAMES, len(codes))
         for first in range(begin, end, STEP_FRAMES):
             self._step(self._put({line: codes[first : min(first + STEP_FRAMES, end)]}), wanted=False)
-        self._frames[line], self._recent[line] = end, codes[:end][-CONTEXT_FRAMES:]
+        self.frames[line], self._recent[line] = end, codes[:end][-CONTEXT_FRAMES:]
         return self.pause(line)
 
     @torch.inference_mode()
     def pause(self, line: int) -> CodecSnapshot:
         """Return a copy of a line's state, from which ``start`` continues it at any index."""
         state = self._states.gather(self._places[line])
-        return CodecSnapshot(state, self._frames[line], self._recent[line], self._ahead[line])
+        return CodecSnapshot(state, self.frames[line], self._recent[line], self._ahead[line])
 
     @torch.inference_mode()
     def begin_ahead(self, line: int, codes: torch.Tensor) -> bool:
@@ -220,7 +220,7 @@ class RowStream:
         ``launch`` is next, for this line. Returns False, and does nothing, if a chunk begins with that frame: the
         frames before it are decoded again there.
         """
-        if self._ahead[line] is not None or (self._frames[line] and self._frames[line] % CHUNK_FRAMES == 0):
+        if self._ahead[line] is not None or (self.frames[line] and self.frames[line] % CHUNK_FRAMES == 0):
             return False
         inputs = self._inputs[: self._size(1)]
         inputs.zero_()
@@ -230,7 +230,7 @@ class RowStream:
         inputs[0, 0, -1].fill_(1)  # an assignment would wait for the device
         inputs[0, 1, -1].fill_(line)
         self._step({line: 0})
-        self._frames[line] += 1
+        self.frames[line] += 1
         self._ahead[line] = SamplesInFlight(self._samples[:1, : self._weights.samples_per_frame])
         return True
 
@@ -271,18 +271,14 @@ class RowStream:
         waves.done = _mark_time(is_timed)
         return waves
 
-    def steps(self, line: int, frames: int) -> int:
-        """Return in how many steps the next ``frames`` of a line are decoded."""
-        return count_steps(self._frames[line], frames)
-
     def _cut(self, line: int, codes: np.ndarray) -> Iterator[_Step]:
         """Cut a line's frames into steps; when a chunk begins, the frames of its left context go first."""
-        for count, restarts in _cut_frames(self._frames[line], len(codes)):
+        for count, restarts in _cut_frames(self.frames[line], len(codes)):
             for begin in range(0, len(self._recent[line]) if restarts else 0, STEP_FRAMES):
                 part = self._recent[line][begin : begin + STEP_FRAMES]
                 yield _Step(part, wanted=False, restarts=begin == 0)
             part, codes = codes[:count], codes[count:]
-            self._frames[line] += count
+            self.frames[line] += count
             self._remember(line, part)
             yield _Step(part)
 

@@ -138,10 +138,9 @@ class SharedRow(LineCodec):
         return self._row.step_s(lines)
 
     def steps(self, line: int, frames: int) -> int:
-        if (index := self._indices.get(line)) is not None:
-            return self._row.steps(index, frames)
-        snapshot = self._paused.get(line)
-        return count_steps(0 if snapshot is None else snapshot.frames, frames)
+        index, snapshot = self._indices.get(line), self._paused.get(line)
+        paused = 0 if snapshot is None else snapshot.frames
+        return count_steps(paused if index is None else self._row.frames[index], frames)
 
     def _start(self, line: int, state: CodecSnapshot | None) -> None:
         self._paused[line] = state
