@@ -190,11 +190,14 @@ class GraphDecoder:
         self._grow(max(pad_length(longest), trailing + 1))
         self._reset_rows(rows, lines)
         is_short = len(lines) <= FEW_NEWCOMERS and longest <= SHORT_PROMPTS[-1]
-        if self._prompt_decoder is not None and is_short:
+        if self.batch == 1:
+            self._run_prompt(lines[0])
+        elif self._prompt_decoder is not None and is_short:
             for row, line in zip(rows, lines, strict=True):
                 self._run_prompt_alone(self._prompt_decoder, row, line)
         else:
-            self._run_prompts(rows, lines, most)
+            for part in split_prefill([prompt.length for prompt in prompts], most):
+                self._prefill(rows[part], lines[part])
         self._started.unwritten.update(zip(rows, prompts, strict=True))
 
     def _reset_rows(self, rows: Sequence[int], lines: Sequence[LineRequest]) -> None:
@@ -223,18 +226,18 @@ class GraphDecoder:
                 state.slots.put(sampling, row)
                 state.samplings[row] = sampling
 
-    def _run_prompts(self, rows: Sequence[int], lines: Sequence[LineRequest], most: int = LARGEST_PREFILL) -> None:
-        if self.batch == 1 and lines[0].prompt.prefix is not None:
-            self._begin(lines[0], lines[0].prompt.prefix)
+    def _run_prompt(self, line: LineRequest) -> None:
+        """Run the prompt of the only line."""
+        if line.prompt.prefix is not None:
+            self._begin(line, line.prompt.prefix)
         else:
-            for part in split_prefill([line.prompt.length for line in lines], most):
-                self._prefill(rows[part], lines[part])
+            self._prefill([0], [line])
 
     def _run_prompt_alone(self, prompt_decoder: GraphDecoder, row: int, line: LineRequest) -> None:
         slots, alone = self._started.slots, prompt_decoder._started.slots
         positions = pad_single(line.prompt.length)
         prompt_decoder._put_samplings([0], [line])
-        prompt_decoder._run_prompts([0], [line])
+        prompt_decoder._run_prompt(line)
         slots.entering.fill_(row)
         self._captured.run(("enter", positions), partial(slots.take_line, alone, positions))
 
