@@ -142,9 +142,8 @@ def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:
     programs = len(qkv) * stack.kv_heads
     layout = batch_layout(plan, programs, span.window, stack.head_dim * keys.element_size())
     launch(
-        attend_batch, (len(qkv), stack.kv_heads), plan, layout.warps, positions=span.positions, start=span.start,
-        window=span.window, line_stride=keys.stride(1), out=out, WARPS=layout.warps, POSITIONS=layout.positions,
-        COPIES=layout.copies, LOOPS=layout.loops, **inputs.arguments(),
+        attend_batch, (len(qkv), stack.kv_heads), plan, layout["WARPS"], positions=span.positions, start=span.start,
+        window=span.window, line_stride=keys.stride(1), out=out, **layout, **inputs.arguments(),
     )  # fmt: skip
     return out
 
@@ -208,26 +207,19 @@ def line_layout(plan: Plan, window: int) -> tuple[int, int, int] | None:
     return None
 
 
-@dataclass(frozen=True)
-class BatchLayout:
-    warps: int
-    positions: int  # loaded by a warp at once
-    copies: int  # per instruction
-    loops: bool  # whether a line may have more old positions than that
-
-
-def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> BatchLayout:
-    """Return the layout of ``attend_batch`` for ``programs`` (lines times key heads), ``row_bytes`` per key."""
+def batch_layout(plan: Plan, programs: int, window: int, row_bytes: int) -> dict[str, Any]:
+    """Return layout arguments of ``attend_batch`` for ``programs`` (lines times key heads), ``row_bytes`` per key."""
     copies, many = max(1, WARP_BYTES // row_bytes), programs >= MANY_PROGRAMS
     wanted = plan.batch_positions // 2 if many else plan.batch_positions
     wanted = wanted * POSITION_BYTES // max(row_bytes, POSITION_BYTES)
     if window - 1 <= wanted // 2:  # a frame's first positions: no more registers than they need
-        return BatchLayout(1, max(triton.next_power_of_2(window - 1), copies), copies, loops=False)
+        positions = max(triton.next_power_of_2(window - 1), copies)
+        return {"WARPS": 1, "POSITIONS": positions, "COPIES": copies, "LOOPS": False}
     positions = max(wanted, copies)
     filling = FEWEST_PROGRAMS * LINE_WARPS // triton.next_power_of_2(programs)  # more warps for few lines
     warps = 1 if many else max(plan.batch_warps, min(LINE_WARPS, filling))
     warps = min(warps, triton.next_power_of_2(-(-window // positions)))
-    return BatchLayout(warps, positions, copies, loops=True)
+    return {"WARPS": warps, "POSITIONS": positions, "COPIES": copies, "LOOPS": True}
 
 
 def context_splits(plan: Plan, lines: int, kv_heads: int, window: int) -> int:
