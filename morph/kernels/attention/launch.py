@@ -129,11 +129,8 @@ def _output_projection(
     split_k, outputs = len(partials), len(inputs.layer.out)
     values, scales = split_scales(inputs.layer.out)
     shape = GemvShape(outputs, values.shape[1] // split_k, values.element_size(), grids=split_k)
-    tile = gemv_tile(plan, shape, plan.o_proj_warps)
-    return (split_k, -(-outputs // tile.outputs)), {
-        "weight": as_words(values), "scales": scales, "out": partials, "N": outputs, "WARPS": tile.warps,
-        "ROWS": tile.rows, "CHUNKS": tile.chunks, "CHUNK": tile.chunk,
-    }  # fmt: skip
+    programs, tile = gemv_tile(plan, shape, plan.o_proj_warps)
+    return (split_k, programs), {"weight": as_words(values), "scales": scales, "out": partials, "N": outputs, **tile}
 
 
 def _attend_batch(plan: Plan, inputs: AttentionInputs) -> torch.Tensor:

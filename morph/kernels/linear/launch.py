@@ -49,16 +49,15 @@ def _launch_gemv(plan: Plan, x: Inputs | Residual, out: torch.Tensor, projection
     partials, residual = projection.partials, projection.residual
     warps = plan.gemv_reduce_warps if partials is not None and residual is None else plan.gemv_warps
     shape = GemvShape(outputs, width, values.element_size(), 2 if projection.gated else 1)
-    tile = gemv_tile(plan, shape, warps)
+    programs, tile = gemv_tile(plan, shape, warps)
     start = x if isinstance(x, Inputs) else Inputs(x.values)  # the kernel looks up tokens itself
     launch(
-        gemv, (-(-outputs // tile.outputs),), plan, tile.warps, dependent=start.hidden is None, x=start.states,
+        gemv, (programs,), plan, warps, dependent=start.hidden is None, x=start.states,
         hidden=start.hidden, tokens=start.tokens, token_stride=0 if start.tokens is None else start.tokens.stride(0),
         partials=partials, gain=projection.norm, eps=projection.eps, weight=as_words(values), scales=scales,
         bias=projection.bias, residual=None if residual is None else residual.values, out=out,
         input_copy=projection.input_copy, normed=projection.normed_copy, M=rows, K=width, N=outputs,
-        SPLIT_K=0 if partials is None else len(partials), GATED=projection.gated, WARPS=tile.warps, ROWS=tile.rows,
-        CHUNKS=tile.chunks, CHUNK=tile.chunk,
+        SPLIT_K=0 if partials is None else len(partials), GATED=projection.gated, **tile,
     )  # fmt: skip
 
 

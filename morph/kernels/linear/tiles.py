@@ -1,6 +1,7 @@
 """Tile sizes of the linear kernels."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import triton
 
@@ -21,20 +22,6 @@ SPLIT_MULTIPLE = 16  # K / split_k is a multiple of this
 
 
 @dataclass(frozen=True)
-class GemvTile:
-    """A program's share of a GEMV: WARPS x ROWS outputs, read CHUNKS x CHUNK columns at a time."""
-
-    warps: int
-    rows: int
-    chunks: int
-    chunk: int
-
-    @property
-    def outputs(self) -> int:
-        return self.warps * self.rows
-
-
-@dataclass(frozen=True)
 class GemvShape:
     """The shape that a GEMV's tile depends on: the weight is ``[outputs, width]``."""
 
@@ -45,7 +32,11 @@ class GemvShape:
     grids: int = 1  # that run side by side (split-K)
 
 
-def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> GemvTile:
+def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> tuple[int, dict[str, Any]]:
+    """Return the programs of a GEMV and the share of each, as the kernel's arguments.
+
+    It has WARPS x ROWS outputs, and reads CHUNKS x CHUNK columns at a time.
+    """
     padded = triton.next_power_of_2(shape.width)
     if shape.itemsize == 1:
         # INT8 is read as words of four: a chunk has one column of each, so four chunks interleave.
@@ -58,7 +49,7 @@ def gemv_tile(plan: Plan, shape: GemvShape, warps: int) -> GemvTile:
     rows = 1 << (rows.bit_length() - 1)
     while rows > 1 and shape.grids * -(-shape.outputs // (warps * rows)) < FEWEST_PROGRAMS:
         rows //= 2
-    return GemvTile(warps, rows, chunks, chunk)
+    return -(-shape.outputs // (warps * rows)), {"WARPS": warps, "ROWS": rows, "CHUNKS": chunks, "CHUNK": chunk}
 
 
 @dataclass(frozen=True)
