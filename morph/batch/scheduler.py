@@ -299,7 +299,9 @@ class Scheduler:
 
     def _enqueue(self, place: _Place, now: float) -> None:
         one = place.utterance
-        place.is_live, place.wants = one.is_live, one.wants
+        place.is_live = one.is_live
+        # Also a line of several pieces gets one row at a time if it is streamed.
+        place.wants = min(one.wants, int(not place.rows)) if place.is_live else one.wants
         if not place.wants:
             return
         if place.is_live:

@@ -152,11 +152,10 @@ class Utterance:
 
     @property
     def wants(self) -> int:
-        """The rows it wants beside those it has: none without text or for a full reader, and one in all if streamed."""
+        """The rows it can use beside those it has: none without text or for a full reader."""
         if self.speech.is_cancelled:
             return 0
-        wanted = len(self.ready) or int(self.status is Status.QUEUED)
-        return min(wanted, int(not self.rows)) if self.is_live else wanted
+        return len(self.ready) or int(self.status is Status.QUEUED)
 
     def deadline(self, now: float) -> float:
         """Return when its player runs dry, ``now`` before the first chunk."""

@@ -81,7 +81,7 @@ class Watch:
         for place in places:
             assert place.rows == len(place.utterance.rows), "rows are not counted"
             one = place.utterance
-            queued = bool(place.key) == (one.wants > 0)
+            queued = bool(place.key) == (one.wants > 0 and not (one.is_live and one.rows))
             # A reader may leave at any moment: its event comes next.
             assert queued or one in pending or one.speech.is_cancelled, "a line that wants a row is not queued"
 
