@@ -71,7 +71,7 @@ def test_auto_is_graph_on_cuda_and_for_small_models_on_a_cpu(model, monkeypatch)
     said = f"engine: graph ({why}; op by op, without CUDA graphs: no CUDA)"
     assert described(Engine(), model) == said
     with monkeypatch.context() as patch:
-        patch.setattr(model.config.talker_config, "hidden_size", 1024)
+        patch.setattr(model, "width", 1024)
         assert chosen(Engine(), model) == ("eager", "no CUDA")
         assert described(Engine(), model) == "engine: eager (no CUDA)"
     assert chosen(Engine(), ON_CUDA) == ("graph", "CUDA")
