@@ -72,7 +72,8 @@ def engine(ops: Callable[[], TorchOps]) -> Callable[[Any], Decode]:
     """Our codec engine over these operations."""
 
     def make(codec: Any) -> Decode:
-        model: Any = SimpleNamespace(codec=codec, samples_per_frame=codec.get_decode_upsample_rate())
+        rate = codec.get_decode_upsample_rate()
+        model: Any = SimpleNamespace(codec=codec, device=codec.device, samples_per_frame=rate)
         decoder = BatchCodec(model, ops=ops())
         return lambda codes: take_all(decoder.begin_waveforms(codes))
 

@@ -127,7 +127,7 @@ def make_voice(model: Model, kind: str) -> Voice:
     if kind == "preset":
         return preset_voice(model, "ryan" if "ryan" in model.speakers else model.speakers[0])
     # No figure depends on the checkpoint's kind, so one random checkpoint serves all voices.
-    model.config.tts_model_type = "base"
+    model.type = "base"
     generator = torch.Generator().manual_seed(0)
     embedding = torch.randn(model.width, generator=generator)
     if kind == "x_vector":

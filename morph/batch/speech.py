@@ -41,7 +41,6 @@ class ChunkTrace:
 
     numbers: np.ndarray  # what engines reported of its frames (``words/alignment.py``)
     piece: int  # index in the line
-    frame: int  # index of the first of these frames in the piece
     # Index of the piece's first sample in the line's waveform; it may lie in trimmed silence or in a crossfade.
     begin: int
     text: str  # of the piece, as spoken; of late text, what has come so far

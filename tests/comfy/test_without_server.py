@@ -98,7 +98,7 @@ assert LoadModel.fingerprint_inputs(None) == [], "wired: what it gets is no chan
 def fail(roots):
     raise RuntimeError("a listing that fails")
 
-load.list_checkpoints = fail
+load.find.list_checkpoints = fail
 assert shown() == [DEMO_VOICE, *PUBLISHED]
 """
 EXTRA_VOICES = """

@@ -138,8 +138,8 @@ class LineChunks:
         decoding, self.in_codec = self.in_codec, None
         if decoding is None or (piece := self.piece) is None:
             return None
-        (codes, numbers), begin, join = decoding, piece.decoded, self.joined
-        parts = [] if begin else [join.begin_piece(piece.pause_s)]
+        (codes, numbers), join = decoding, self.joined
+        parts = [] if piece.decoded else [join.begin_piece(piece.pause_s)]
         self.frames += len(codes)
         piece.decoded += len(codes)
         piece.waves.append(wave)
@@ -153,7 +153,7 @@ class LineChunks:
         words = None
         if numbers is not None:
             place = join.places[-1] + join.offset
-            words = ChunkTrace(numbers, len(join.places) - 1, begin, place, piece.text)
+            words = ChunkTrace(numbers, len(join.places) - 1, place, piece.text)
         has_samples = len(codes) or self.ended or any(map(len, parts))
         chunk = self._chunk(codes, parts, now, words) if has_samples else None
         return Output(self.number, chunk, self.piece is not piece)
