@@ -8,6 +8,7 @@ import pytest
 import torch
 from qwen3_tts_morph.morph.batch.batch import Batch
 from qwen3_tts_morph.morph.batch.speech import Delivery, Speech
+from qwen3_tts_morph.morph.batch.utterance import Utterance
 from qwen3_tts_morph.morph.decode.loop import Decoding
 from qwen3_tts_morph.morph.options import GenerateOptions, Sampling
 from qwen3_tts_morph.morph.speech.lines import Line
@@ -119,15 +120,29 @@ def test_an_offline_line_gets_a_row_in_four_beside_streams_that_want_all(synthes
     assert progress[0] <= 3 * PIECES * PIECE
 
 
-def test_a_list_gives_up_rows_within_its_pieces_to_new_streams(synthesizer, line) -> None:
+def test_a_list_gives_up_rows_within_its_pieces_to_new_streams(synthesizer, line, monkeypatch) -> None:
     """Its lines go on with the sound that they have alone, also in other rows."""
-    rows, options = 4, replace(OPTIONS, split_chars=60, sampling=Sampling(max_new_tokens=121))
+    rows, options = 4, replace(OPTIONS, sampling=Sampling(max_new_tokens=121))
+    streams, short, suspend = list[Speech](), replace(line, text="Hello."), Utterance.suspend
+    suspended = list[bool]()  # whether each that gave up its row was of the list
+
+    def note(one: Utterance, *given) -> None:
+        suspended.append(not one.speech.is_streamed)
+        suspend(one, *given)
+
+    monkeypatch.setattr(Utterance, "suspend", note)
     with Batch(synthesizer, rows) as service:
         alone = service.speak(line, options, OFFLINE).result()
-        listed = [service.speak(line, options, OFFLINE) for _ in range(2)]
-        wait_until(lambda: all(one.progress.done > 30 for one in listed))
-        streams = [service.speak(replace(line, text="Hello.", seed=seed), OPTIONS) for seed in range(rows)]
-        assert all(len(codes) for codes in read_all(streams)) and not any(one.ended for one in listed)
+
+        def begin_others() -> None:
+            if not streams:
+                streams.extend([service.speak(replace(short, seed=seed), OPTIONS) for seed in range(1, rows)])
+
+        with synthesizer.session():
+            listed = [service.speak(line, options, OFFLINE) for _ in range(2)]
+            first = service.speak(short, OPTIONS, Delivery(on_change=begin_others))
+        wait_until(lambda: streams)
+        assert all(len(codes) for codes in read_all([first, *streams])) and suspended == [True] * 2
         spoken = [one.result() for one in listed]
     for one in spoken:
         assert one.report == alone.report and signal_to_noise(alone.waveform, one.waveform) > FLOAT32_DB
