@@ -255,8 +255,8 @@ class Scheduler:
         if stream is None or offline is None:
             return stream or offline
         order = offline.utterance.order - stream.utterance.order
-        is_due = self._passed[device] >= OFFLINE_SHARE - 1
-        is_due = is_due and self._offline_rows(device) < self._offline_share(device)
+        have_passed = self._passed[device] >= OFFLINE_SHARE - 1
+        is_due = have_passed and self._offline_rows(device) < self._offline_share(device)
         # A stream whose reader is full, or whose text has not come, has no use for a row now.
         return offline if order < 0 or (not order and is_due) or stream.key[1] == math.inf else stream
 
