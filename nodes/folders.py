@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import folder_paths
 
 from ..morph.checkpoint import find
 from ..morph.checkpoint.files import read_object
-from ..morph.kept.cache import LineCache
 from ..morph.runtime.atomic_file import FileState, file_state
 from ..morph.text.names import file_names
 from ..morph.voice.library import VoiceLibrary
 from ..serve.terminal.folders import VOICE_FOLDER, Folders
+
+if TYPE_CHECKING:
+    from ..morph.kept.cache import LineCache
 
 # Shown instead of an empty list: the page leaves an empty list out of the prompt, so no check could say what to do.
 NO_VOICE = "(no voice is saved)"
@@ -69,6 +71,8 @@ def most_megabytes() -> int:
 
 def kept_lines() -> LineCache:
     """Return the cache, to look at it and to clear it. Its folder, which no route of ComfyUI serves, may not exist."""
+    from ..morph.kept.cache import LineCache
+
     # Below ``user/``: ComfyUI empties ``temp/`` when it starts.
     folder = Path(folder_paths.get_system_user_directory("qwen3_tts_morph"), "lines")
     return LineCache(folder, max(1, most_megabytes() * 10**6))

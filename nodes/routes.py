@@ -12,11 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp import web
 
-from ..morph.kept.cache import LineCache
 from ..morph.voice.file import MOST_BYTES
 from ..morph.voice.library import VoiceLibrary
 from ..morph.voice.voice import list_presets
@@ -24,6 +23,9 @@ from ..serve.api.options import HOSTS_VARIABLE, listed_hosts, unlisted_host, why
 from .page.live import APP_KEY, SAMPLE_BYTES, PlayedSpeech, SpeechStore
 from .voices.saved_voices import APP_KEY as SAVED_KEY
 from .voices.saved_voices import SavedVoices
+
+if TYPE_CHECKING:
+    from ..morph.kept.cache import LineCache
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +118,7 @@ def guard(handler: Handler, cors: str | None = None) -> Handler:
 
 
 def line_routes(open_cache: Callable[[], LineCache]) -> Routes:
-    """Return the handlers for cached lines; ``open_cache`` is called in a thread."""
+    """Return the handlers for cached lines; ``open_cache`` is called in a thread, because it imports the engine."""
 
     async def answer(act: str, request: web.Request) -> web.StreamResponse:
         if request.method == "POST":

@@ -150,7 +150,7 @@ class Batch(Backend):
         # For a batch that is dropped. The garbage collector may run in this thread, or in one that it needs.
         weakref.finalize(self, self.loop.inbox.close).atexit = False
         # At exit a thread that is still in torch would abort the program.
-        weakref.finalize(self._thread, _end, weakref.ref(self.loop), weakref.ref(self._thread), os.getpid())
+        weakref.finalize(self._thread, _end, weakref.ref(self.loop), weakref.ref(self._thread), self._process)
 
     def key(self, line: Line, options: GenerateOptions) -> str | None:
         """See ``Speaks``; None for a model that was not loaded from files."""

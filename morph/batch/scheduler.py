@@ -203,13 +203,14 @@ class Scheduler:
             beside = self._beside(device)
             if not beside or beside[0].utterance.is_alone:
                 return None
-            if not free and (offline := self._offline_that_yields(device, now)) is not None:
+            stream = self._first(True, device, now)
+            if not free and (offline := self._offline_for(stream, device, now)) is not None:
                 return offline
             if not (running := [one.utterance for one in beside if one.is_live]):
                 return None
             last = max(running, key=lambda one: (one.order, one.deadline(now)))
             ends = last.deadline(now)
-            queued = self._best(device, now) if ends == math.inf else self._first(True, device, now)
+            queued = self._best(device, now) if ends == math.inf else stream
             if queued is None or queued.utterance.order > last.order:
                 return None
             if free and not queued.utterance.is_alone:
@@ -224,11 +225,11 @@ class Scheduler:
             least = LESS_S + BEGUN_S * (not queued.has_begun)
             return most if _left(most, most.deadline(now), now) - left > least else None
 
-    def _offline_that_yields(self, device: int, now: float) -> Utterance | None:
-        if self._offline_rows(device) <= self._offline_share(device):
-            return None
-        stream = self._first(True, device, now)
+    def _offline_for(self, stream: _Place | None, device: int, now: float) -> Utterance | None:
+        """Return the running offline utterance that gives up a row to the first queued stream, or None."""
         if stream is None or stream.key[1] >= now + AHEAD_S:
+            return None
+        if self._offline_rows(device) <= self._offline_share(device):
             return None
         offline = [place for place in self._beside(device) if not place.is_live]
         last = max(offline, key=lambda place: (place.utterance.order, place.number)).utterance

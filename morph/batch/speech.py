@@ -353,7 +353,7 @@ class Speaks(Checks, Protocol):
     def speak_all(
         self, lines: Sequence[Line], options: GenerateOptions, deliveries: Sequence[Delivery]
     ) -> list[Speech]:
-        """Queue several lines, as ``speak``; those that get rows share their first frame."""
+        """Queue several lines, as ``speak``. Lines that are given rows start in the same frame."""
 
     def check_words(self) -> None:
         """Raise ValueError if it knows no word times."""

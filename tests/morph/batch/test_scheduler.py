@@ -314,7 +314,7 @@ def test_groups_make_frames_in_rounds_the_earliest_deadline_first() -> None:
     world.admit()
     frames = [next(world.scheduler.groups(0, world.now)) for _ in range(7)]
     assert frames == [(5,), (15,), (1,)] * 2 + [(5,)]
-    # One that waits for text makes no frame: the others are asked for, also those that had their turn.
+    # If the first group waits for text, the loop tries the others, including those that had their turn.
     assert list(world.scheduler.groups(0, world.now)) == [(15,), (1,), (5,)]
 
 
